@@ -1,0 +1,85 @@
+//! How the control side reaches a worker: a bounded queue of changes one way, what they retired the other way.
+
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use nf_state::{Lookahead, Rejected, Retired, Update};
+
+use crate::imb::Key;
+
+/// A change that a worker applies between two bursts.
+#[derive(Debug)]
+pub enum Message {
+    /// To the tables of one tunnel, by index.
+    Table(u8, Update<Key>),
+    /// Batching on or off.
+    Batch(bool),
+    /// Another lookahead.
+    Lookahead(Lookahead),
+}
+
+/// What comes back of a change, for the control side to drop.
+#[derive(Debug)]
+pub enum Reply {
+    /// What the change removed or replaced.
+    Retired(Retired<Key>),
+    /// The change, which could not be made.
+    Rejected(Rejected<Key>),
+}
+
+/// How many changes may wait for one worker.
+pub const CAPACITY: usize = 1024;
+
+struct Shared {
+    messages: ArrayQueue<Message>,
+    replies: ArrayQueue<Reply>,
+}
+
+/// The control side's end. Cloned by whoever has something to say to the worker.
+#[derive(Clone)]
+pub struct Sender(Arc<Shared>);
+
+/// The worker's end.
+pub struct Mailbox(Arc<Shared>);
+
+/// A mailbox for one worker.
+pub fn mailbox() -> (Sender, Mailbox) {
+    let shared =
+        Arc::new(Shared { messages: ArrayQueue::new(CAPACITY), replies: ArrayQueue::new(CAPACITY) });
+    (Sender(shared.clone()), Mailbox(shared))
+}
+
+impl Sender {
+    /// Leaves a message. Gives it back when the worker has [`CAPACITY`] of them to read.
+    pub fn send(&self, message: Message) -> Result<(), Message> {
+        self.0.messages.push(message)
+    }
+
+    /// What came back since the last call. Dropping it frees peers and zeroises keys on the calling thread, off the
+    /// fast path.
+    pub fn replies(&self) -> impl Iterator<Item = Reply> + '_ {
+        std::iter::from_fn(|| self.0.replies.pop())
+    }
+
+    /// Whether the worker has taken everything.
+    pub fn is_read(&self) -> bool {
+        self.0.messages.is_empty()
+    }
+}
+
+impl Mailbox {
+    /// The next message, unless there is none or no room for the reply.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<Message> {
+        if self.0.messages.is_empty() || self.0.replies.is_full() {
+            return None;
+        }
+        self.0.messages.pop()
+    }
+
+    /// Hands back what a change left over.
+    pub(crate) fn reply(&self, reply: Reply) {
+        // `next` saw room, and this worker is the only one that fills it.
+        let _ = self.0.replies.push(reply);
+    }
+}

@@ -1,0 +1,71 @@
+//! The packet buffer, as every stage sees it. `lcore::Mbuf` is one, [`crate::twin::HeapBuf`] is the other.
+
+/// What the receiving port says of a checksum (the four states of `RTE_MBUF_F_RX_IP_CKSUM_*` and
+/// `RTE_MBUF_F_RX_L4_CKSUM_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Verdict {
+    /// The port did not look.
+    #[default]
+    Unknown = 0,
+    /// The port looked, and it is wrong.
+    Bad = 1,
+    /// The port looked, and it is right.
+    Good = 2,
+    /// The data carries no checksum that a port could check, yet the packet is intact.
+    None = 3,
+}
+
+/// The receiving port's verdicts on the outer IP header checksum and on the UDP checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxChecksums {
+    /// IPv4 header checksum.
+    pub ip: Verdict,
+    /// UDP checksum.
+    pub l4: Verdict,
+}
+
+/// Header lengths and packet type that a finished frame is given, as DPDK defines `l2_len`, `l3_len` and
+/// `packet_type` (`rte_mbuf_core.h`, `rte_mbuf_ptype.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of layer 2.
+    pub l2_len: u8,
+    /// Bytes of layer 3, without IPv6 extension headers.
+    pub l3_len: u16,
+    /// `RTE_PTYPE_*` bits.
+    pub packet_type: u32,
+}
+
+/// An owned packet buffer: not `Clone`, and dropping it gives it back.
+///
+/// Offsets are bytes from the first byte of the frame; all data accessors see the **first segment** only, which
+/// is the whole packet for every buffer with `segments() == 1`.
+pub trait Buf: Sized {
+    /// The bytes of the first segment.
+    fn data(&self) -> &[u8];
+    /// The bytes of the first segment, for rewriting in place.
+    fn data_mut(&mut self) -> &mut [u8];
+    /// Number of segments, at least 1.
+    fn segments(&self) -> u16;
+    /// Bytes in all segments together.
+    fn packet_len(&self) -> usize;
+    /// Whether nobody else sees these bytes: reference count one in every segment, neither indirect nor external.
+    fn is_private(&self) -> bool;
+    /// The receiving port's checksum verdicts.
+    fn rx_checksums(&self) -> RxChecksums;
+    /// Makes `[front, front + len)` of the first segment the whole packet. The bytes outside become headroom and
+    /// tailroom. Panics when the range is not inside the first segment or there is more than one segment.
+    fn narrow(&mut self, front: usize, len: usize);
+    /// Forgets everything that was said of the frame that came in (offload flags, VLAN, segmentation size, hash)
+    /// and states what it is now.
+    fn restate(&mut self, layout: Layout);
+    /// Asks for the buffer's own descriptor lines (both cache lines of an `rte_mbuf`).
+    fn prefetch(&self);
+    /// Asks for the cache line with the first bytes of data. Reads the descriptor, so ask for that earlier.
+    fn prefetch_data(&self) {}
+    /// Asks for write ownership of every cache line that holds bytes `[from, from + len)` of the first segment
+    /// (the linear part only). Never changes a result; a range that is not inside the
+    /// segment is cut.
+    fn prefetch_write(&self, from: usize, len: usize);
+}

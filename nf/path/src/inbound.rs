@@ -1,0 +1,261 @@
+//! From the NIC to the tunnel port. The stages, in order:
+//!
+//! 1. [`parse`]: headers, once
+//! 2. [`classify`]: ours, the host's, a fragment, or no good
+//! 3. [`batch`]: records of one flow that agree
+//! 4. [`lookup`]: peer and key, once for each batch
+//! 5. [`replay::check`]: is the packet id new?
+//! 6. [`open`]: the AEAD, with [`crate::lookahead`] over the burst
+//! 7. [`replay::commit`]: now it is known
+//! 8. [`inner`]: keepalive, IP, source check
+//! 9. [`deliver`]: an Ethernet header in front
+
+pub mod batch;
+pub mod classify;
+pub mod deliver;
+pub mod inner;
+pub mod lookup;
+pub mod open;
+pub mod parse;
+pub mod replay;
+mod sort;
+
+use crate::aead::Aead;
+use crate::buf::Buf;
+use crate::burst::{Frames, MAX_BURST, Now, Outputs};
+use crate::counters::Counters;
+use crate::fragments::Fragments;
+use crate::lookahead::Ahead;
+use crate::verdict::DropReason;
+use batch::{Builder, Facts};
+use classify::Listeners;
+use core::marker::PhantomData;
+use inner::Inner;
+use lookup::{Found, Opening};
+use nf_state::{Lookahead, PeerTable, ReplayWindow, Routes};
+use nf_wire::ether::Mac;
+use std::sync::Arc;
+
+/// One tunnel as one lcore sees it.
+pub struct Tunnel<K> {
+    /// Its peers.
+    pub peers: PeerTable<K>,
+    /// Whose inner sources are whose; None: no source check.
+    pub sources: Option<Routes>,
+    /// The MAC address of the tunnel interface.
+    pub interface: Mac,
+}
+
+/// How one lcore runs the path; changed between bursts only.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// Whether records are batched.
+    pub batch: bool,
+    /// How far ahead records are asked for.
+    pub lookahead: Lookahead,
+}
+
+/// The inbound path of one lcore.
+pub struct Inbound<B: Buf, A: Aead, F> {
+    slots: Box<[Option<B>; MAX_BURST]>,
+    facts: Box<[Facts]>,
+    builder: Box<Builder>,
+    listeners: Listeners,
+    tunnels: Vec<Tunnel<A::Key>>,
+    lookahead: Lookahead,
+    aead: A,
+    fragments: F,
+    counters: Arc<Counters>,
+}
+
+impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
+    /// The path with its own tables, AEAD and reassembly. `listeners` name tunnels by their index in `tunnels`.
+    pub fn new(
+        listeners: Listeners,
+        tunnels: Vec<Tunnel<A::Key>>,
+        tuning: Tuning,
+        aead: A,
+        fragments: F,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Inbound {
+            slots: Box::new([const { None }; MAX_BURST]),
+            facts: vec![Facts::VOID; MAX_BURST].into_boxed_slice(),
+            builder: Box::new(Builder::new(tuning.batch)),
+            listeners,
+            tunnels,
+            lookahead: tuning.lookahead,
+            aead,
+            fragments,
+            counters,
+        }
+    }
+
+    /// Takes all frames of `rx` through the path. When it returns, `rx` is empty and every frame is in `out`, waits
+    /// in reassembly, or was freed and counted.
+    pub fn process(&mut self, rx: &mut Frames<B>, now: Now, out: &mut Outputs<B>) {
+        self.sort(rx, now, out);
+        if self.builder.batches().is_empty() {
+            return;
+        }
+        let opening =
+            lookup::lookup(&self.builder, &self.facts, &mut self.slots[..], &self.tunnels, &self.counters);
+        let mut opener = Opener {
+            ahead: Ahead {
+                opening: &opening,
+                facts: &self.facts,
+                lookahead: self.lookahead,
+                buffers: PhantomData,
+            },
+            slots: &mut self.slots[..],
+            tunnels: &self.tunnels,
+            aead: &mut self.aead,
+            counters: &self.counters,
+            now,
+        };
+        opener.open_all(&opening, out);
+        self.builder.clear();
+    }
+
+    /// Gives up datagrams whose fragments did not come in time. To be called now and then, also without traffic.
+    pub fn expire_fragments(&mut self, now: Now) {
+        let lost = self.fragments.expire(now);
+        if lost > 0 {
+            self.counters.count(DropReason::FragmentTimeout, u64::from(lost));
+        }
+    }
+
+    /// The tunnels, to apply updates to. Between bursts only, which `&mut` ensures.
+    pub fn tunnels_mut(&mut self) -> &mut [Tunnel<A::Key>] {
+        &mut self.tunnels
+    }
+
+    /// Switches batching on or off.
+    pub fn set_batch(&mut self, on: bool) {
+        self.builder.enable(on);
+    }
+
+    /// Changes the lookahead.
+    pub fn set_lookahead(&mut self, lookahead: Lookahead) {
+        self.lookahead = lookahead;
+    }
+
+    /// The lookahead in force.
+    pub fn lookahead(&self) -> Lookahead {
+        self.lookahead
+    }
+}
+
+/// Stages 5 to 9 over one burst.
+struct Opener<'a, 't, B, A: Aead> {
+    ahead: Ahead<'a, B, A::Key>,
+    slots: &'a mut [Option<B>],
+    tunnels: &'t [Tunnel<A::Key>],
+    aead: &'a mut A,
+    counters: &'a Counters,
+    now: Now,
+}
+
+/// What one batch adds to its peer's counters, written once.
+#[derive(Default)]
+struct Tally {
+    authentic: u64,
+    keepalives: u64,
+    packets: u64,
+    bytes: u64,
+}
+
+impl<B: Buf, A: Aead> Opener<'_, '_, B, A> {
+    fn open_all(&mut self, opening: &Opening<'_, A::Key>, out: &mut Outputs<B>) {
+        let end = opening.order.len();
+        let within_batch = self.ahead.within_batch();
+        if !within_batch {
+            self.ahead.prime(self.slots, self.aead, 0, end);
+        }
+        for found in &opening.batches {
+            let end = if within_batch { found.end } else { end };
+            if within_batch {
+                self.ahead.prime(self.slots, self.aead, found.first, end);
+            }
+            self.open_batch(opening, found, end, out);
+        }
+    }
+
+    /// One batch: one lock of the replay window, one write of the peer's counters.
+    #[inline]
+    fn open_batch(
+        &mut self,
+        opening: &Opening<'_, A::Key>,
+        found: &Found<'_, A::Key>,
+        end: usize,
+        out: &mut Outputs<B>,
+    ) {
+        let mut tally = Tally::default();
+        let mut window = found.key.lock_replay();
+        for i in found.first..found.end {
+            self.ahead.advance(self.slots, self.aead, i, end);
+            let slot = usize::from(opening.order[i].slot);
+            let Some(mut buf) = self.slots[slot].take() else { continue };
+            let facts = &self.ahead.facts[slot];
+            match self.record(&mut buf, facts, found, &mut window, &mut tally) {
+                Ok(Inner::Packet(_)) => {
+                    if out.tunnels[usize::from(found.tunnel)].try_push(buf).is_err() {
+                        self.counters.count(DropReason::TunnelFull, 1);
+                    }
+                }
+                Ok(Inner::Keepalive) => tally.keepalives += 1,
+                Err(reason) => self.counters.count(reason, 1),
+            }
+        }
+        drop(window);
+        tally.write(found, self.counters, self.now);
+    }
+
+    /// One record: checked, opened, committed, inspected, made a frame.
+    #[inline]
+    fn record(
+        &mut self,
+        buf: &mut B,
+        facts: &Facts,
+        found: &Found<'_, A::Key>,
+        window: &mut ReplayWindow,
+        tally: &mut Tally,
+    ) -> Result<Inner, DropReason> {
+        let payload = usize::from(facts.payload);
+        let payload = &mut buf.data_mut()[payload..payload + usize::from(facts.payload_len)];
+        let id = [payload[4], payload[5], payload[6], payload[7]];
+        let fresh = replay::check(window, id, self.now.millis)?;
+        let authentic = open::open(self.aead, found.key, &fresh, payload)?;
+        let accepted = replay::commit(window, authentic, self.now.millis)?;
+        tally.authentic += 1;
+        let (at, len) = facts.ciphertext();
+        let plaintext = &buf.data()[at..at + len];
+        let inner = inner::inspect(plaintext, &accepted)?;
+        if let Inner::Packet(version) = inner {
+            let tunnel = &self.tunnels[usize::from(found.tunnel)];
+            inner::source(plaintext, version, found.peer, tunnel.sources.as_ref())?;
+            deliver::deliver(buf, at, len, version, found.peer.id, tunnel.interface);
+            tally.packets += 1;
+            tally.bytes += len as u64;
+        }
+        Ok(inner)
+    }
+}
+
+impl Tally {
+    #[inline]
+    fn write<K>(&self, found: &Found<'_, K>, counters: &Counters, now: Now) {
+        if self.authentic == 0 {
+            return;
+        }
+        counters.authentic.add(self.authentic);
+        let peer = &found.peer.counters;
+        peer.received(now.millis);
+        peer.vpn_rx_packets.add(self.packets);
+        peer.vpn_rx_bytes.add(self.bytes);
+        if self.keepalives > 0 {
+            counters.keepalives.add(self.keepalives);
+            peer.keepalives_rx.add(self.keepalives);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Stage 3: records of one flow that agree in all that matters become one batch.
+//!
+//! The rules are those of frag-list GRO for OpenVPN's data channel: only DATA_V2 joins; addresses, ports, header word, the
+//! remaining outer fields, VLAN and the port's checksum verdicts are equal; the first record sets the size, a
+//! shorter one closes the batch, a larger one starts the next; at most 64; nothing overtakes within a flow.
+
+use crate::buf::{Buf, RxChecksums, Verdict};
+use crate::burst::MAX_BURST;
+use arrayvec::ArrayVec;
+use nf_wire::frame::{Datagram, Outer};
+use nf_wire::record::{AAD_LEN, HeaderWord, OVERHEAD, WORD_LEN};
+use nf_wire::{ipv4, ipv6};
+
+/// The most records in one batch.
+pub const MAX_BATCH: u16 = 64;
+
+/// What parsing found of one record, once: one cache line beside the burst.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Facts {
+    /// The outer headers' shared fields.
+    pub outer: Outer,
+    /// Header word.
+    pub word: HeaderWord,
+    /// Offset of the UDP payload in the frame, in bytes.
+    pub payload: u16,
+    /// Bytes of UDP payload.
+    pub payload_len: u16,
+    /// Offset of the IP header.
+    pub l3: u16,
+    /// The port's checksum verdicts.
+    pub sums: RxChecksums,
+    /// Index of the tunnel whose listener it came to.
+    pub tunnel: u8,
+    /// Whether the buffer and the headers allow it to stand in a batch with others.
+    pub joins: bool,
+}
+
+const _: () = assert!(size_of::<Facts>() == 64);
+
+impl Facts {
+    /// Facts of no record, for slots that hold none.
+    pub(crate) const VOID: Facts = Facts {
+        outer: Outer::NONE,
+        word: HeaderWord(0),
+        payload: 0,
+        payload_len: 0,
+        l3: 0,
+        sums: RxChecksums { ip: Verdict::Unknown, l4: Verdict::Unknown },
+        tunnel: 0,
+        joins: false,
+    };
+
+    /// The facts of a record in `buf`.
+    #[inline]
+    pub(crate) fn new<B: Buf>(buf: &B, udp: &Datagram, word: HeaderWord, tunnel: u8) -> Self {
+        let bare = udp.outer.is_v6() || udp.outer.options_len() == 0;
+        Facts {
+            outer: udp.outer,
+            word,
+            payload: udp.payload,
+            payload_len: udp.payload_len,
+            l3: udp.l3,
+            sums: buf.rx_checksums(),
+            tunnel,
+            joins: bare && buf.is_private(),
+        }
+    }
+
+    /// Offset and length of the ciphertext in the frame; the length is 0 for a record too short to have one.
+    #[inline]
+    pub fn ciphertext(&self) -> (usize, usize) {
+        (usize::from(self.payload) + OVERHEAD, usize::from(self.payload_len).saturating_sub(OVERHEAD))
+    }
+
+    /// Offset of the packet id in the frame.
+    #[inline]
+    pub fn packet_id(&self) -> core::ops::Range<usize> {
+        let at = usize::from(self.payload);
+        at + WORD_LEN..at + AAD_LEN
+    }
+
+    /// Whether two records may stand in one batch, their sizes and extension headers apart.
+    #[inline]
+    fn agrees(&self, other: &Facts) -> bool {
+        self.word == other.word && self.outer.same(&other.outer) && self.sums == other.sums
+    }
+
+    fn extension_headers<'b, B: Buf>(&self, buf: Option<&'b B>) -> Option<&'b [u8]> {
+        buf?.data().get(usize::from(self.l3) + ipv6::HEADER_LEN..usize::from(self.payload) - 8)
+    }
+}
+
+const _: () = assert!(ipv4::HEADER_LEN < ipv6::HEADER_LEN);
+
+/// Records that agree, in order of arrival. Only [`Builder`] makes one, which proves that they do.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch {
+    head: u16,
+    tail: u16,
+    count: u16,
+    /// UDP payload bytes of the first record.
+    nominal: u16,
+    /// Entry of the flow in the builder's table.
+    entry: u16,
+    open: bool,
+}
+
+impl Batch {
+    /// Slot of the first record.
+    pub fn head(&self) -> u16 {
+        self.head
+    }
+
+    /// Number of records, 1 to [`MAX_BATCH`].
+    pub fn count(&self) -> usize {
+        usize::from(self.count)
+    }
+}
+
+/// A flow's entry: its latest batch in this burst. Entries of earlier bursts are void.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    burst: u32,
+    batch: u16,
+}
+
+/// Twice the most flows of a burst, so that probing ends soon.
+const TABLE: usize = 2 * MAX_BURST;
+
+/// Builds the batches of one burst at a time. Nothing is kept from one burst to the next.
+pub struct Builder {
+    batches: ArrayVec<Batch, MAX_BURST>,
+    /// For each slot, the slot of the next record of its batch.
+    next: [u16; MAX_BURST],
+    flows: [Entry; TABLE],
+    burst: u32,
+    enabled: bool,
+}
+
+impl Builder {
+    /// A builder without batches. When not `enabled`, every record is a batch of one.
+    pub fn new(enabled: bool) -> Self {
+        Builder {
+            batches: ArrayVec::new(),
+            next: [0; MAX_BURST],
+            flows: [Entry::default(); TABLE],
+            burst: 1,
+            enabled,
+        }
+    }
+
+    /// Switches batching. Only between bursts, so that no packet is in mid-batch.
+    pub fn enable(&mut self, enabled: bool) {
+        debug_assert!(self.batches.is_empty());
+        self.enabled = enabled;
+    }
+
+    /// Adds the record in `slot`, the latest to arrive. `facts` and `slots` hold all records of the burst so far.
+    #[inline]
+    pub fn add<B: Buf>(&mut self, slot: u16, facts: &[Facts], slots: &[Option<B>]) {
+        let new = &facts[usize::from(slot)];
+        if !self.enabled {
+            self.start(slot, new, 0);
+            return;
+        }
+        let entry = match self.find(&new.outer, facts) {
+            Ok(batch) => {
+                if self.join(batch, slot, facts, slots) {
+                    return;
+                }
+                self.batches[usize::from(batch)].open = false;
+                self.batches[usize::from(batch)].entry
+            }
+            Err(free) => free,
+        };
+        self.flows[usize::from(entry)] = Entry { burst: self.burst, batch: self.batches.len() as u16 };
+        self.start(slot, new, entry);
+    }
+
+    /// Something of this flow arrived that is no record: what follows must not join what came before.
+    pub fn interrupt(&mut self, outer: &Outer, facts: &[Facts]) {
+        if let Ok(batch) = self.find(outer, facts) {
+            self.batches[usize::from(batch)].open = false;
+        }
+    }
+
+    /// A fragment arrived, which tells no ports: it may be of any flow between these addresses.
+    pub fn interrupt_addresses(&mut self, outer: &Outer, facts: &[Facts]) {
+        for batch in self.batches.iter_mut().filter(|b| b.open) {
+            batch.open &= !facts[usize::from(batch.head)].outer.same_addresses(outer);
+        }
+    }
+
+    /// The batches in the order of their first records.
+    pub fn batches(&self) -> &[Batch] {
+        &self.batches
+    }
+
+    /// The slots of a batch's records, in order of arrival.
+    #[inline]
+    pub fn slots(&self, batch: &Batch) -> impl Iterator<Item = u16> + '_ {
+        let mut at = batch.head;
+        (0..batch.count).map(move |_| {
+            let slot = at;
+            at = self.next[usize::from(slot)];
+            slot
+        })
+    }
+
+    /// Forgets the burst.
+    pub fn clear(&mut self) {
+        self.batches.clear();
+        self.burst = self.burst.wrapping_add(1);
+        if self.burst == 0 {
+            self.flows = [Entry::default(); TABLE];
+            self.burst = 1;
+        }
+    }
+
+    /// The latest batch of the flow, or the free table entry for it.
+    #[inline]
+    fn find(&self, outer: &Outer, facts: &[Facts]) -> Result<u16, u16> {
+        let is = |batch: u16| {
+            facts[usize::from(self.batches[usize::from(batch)].tail)].outer.same_flow(outer)
+        };
+        if let Some(last) = self.batches.len().checked_sub(1) {
+            // Records of a flow come in runs.
+            if is(last as u16) {
+                return Ok(last as u16);
+            }
+        }
+        let mut at = (outer.flow_hash() >> (64 - TABLE.trailing_zeros())) as usize;
+        loop {
+            let entry = self.flows[at];
+            if entry.burst != self.burst {
+                return Err(at as u16);
+            }
+            if is(entry.batch) {
+                return Ok(entry.batch);
+            }
+            at = (at + 1) % TABLE;
+        }
+    }
+
+    /// Appends the record to the batch if the rules allow it.
+    #[inline]
+    fn join<B: Buf>(&mut self, batch: u16, slot: u16, facts: &[Facts], slots: &[Option<B>]) -> bool {
+        let batch = &mut self.batches[usize::from(batch)];
+        let (new, last) = (&facts[usize::from(slot)], &facts[usize::from(batch.tail)]);
+        let fits = batch.open && new.joins && new.payload_len <= batch.nominal && new.agrees(last);
+        if !fits {
+            return false;
+        }
+        if new.outer.options_len() > 0 {
+            let headers = |slot: u16| {
+                let slot = usize::from(slot);
+                facts[slot].extension_headers(slots[slot].as_ref())
+            };
+            if headers(slot) != headers(batch.tail) {
+                return false;
+            }
+        }
+        self.next[usize::from(batch.tail)] = slot;
+        batch.tail = slot;
+        batch.count += 1;
+        batch.open = new.payload_len == batch.nominal && batch.count < MAX_BATCH;
+        true
+    }
+
+    #[inline]
+    fn start(&mut self, slot: u16, new: &Facts, entry: u16) {
+        self.batches.push(Batch {
+            head: slot,
+            tail: slot,
+            count: 1,
+            nominal: new.payload_len,
+            entry,
+            open: new.joins,
+        });
+    }
+}

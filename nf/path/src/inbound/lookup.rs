@@ -1,0 +1,107 @@
+//! Stage 4: peer and key, once for each batch. Drops: `unknown_peer`, `unknown_address`, `no_key`, `short_record`.
+//!
+//! The peer id names the peer, whatever the source address; only the undefined peer id is looked up by
+//! source address and port. The key is the primary slot's if it has the record's key id, else the secondary's.
+
+use crate::burst::MAX_BURST;
+use crate::counters::Counters;
+use crate::inbound::Tunnel;
+use crate::inbound::batch::{Batch, Builder, Facts};
+use crate::verdict::DropReason;
+use arrayvec::ArrayVec;
+use nf_state::{KeySlot, Peer};
+use nf_wire::record::{OVERHEAD, PEER_ID_UNDEFINED};
+
+/// A record's place in the opening order.
+#[derive(Clone, Copy, Debug)]
+pub struct Ordered {
+    /// Slot in the burst.
+    pub slot: u16,
+    /// Index into [`Opening::batches`].
+    pub batch: u16,
+}
+
+/// A batch whose peer and key are found: the records `[first, first + count)` of the opening order.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'t, K> {
+    /// Whose records they are.
+    pub peer: &'t Peer<K>,
+    /// The key that they name.
+    pub key: &'t KeySlot<K>,
+    /// Index of the tunnel.
+    pub tunnel: u8,
+    /// Position of its first record in the opening order.
+    pub first: usize,
+    /// Position after its last record.
+    pub end: usize,
+}
+
+/// The records of a burst that will be opened, in that order.
+pub struct Opening<'t, K> {
+    /// The records.
+    pub order: ArrayVec<Ordered, MAX_BURST>,
+    /// Their batches.
+    pub batches: ArrayVec<Found<'t, K>, MAX_BURST>,
+}
+
+/// Finds peer and key of every batch. Records that have none are dropped and counted here.
+#[inline]
+pub fn lookup<'t, B, K>(
+    builder: &Builder,
+    facts: &[Facts],
+    slots: &mut [Option<B>],
+    tunnels: &'t [Tunnel<K>],
+    counters: &Counters,
+) -> Opening<'t, K> {
+    let mut opening = Opening { order: ArrayVec::new(), batches: ArrayVec::new() };
+    for batch in builder.batches() {
+        counters.batches.add(batch.count());
+        match find(batch, builder, facts, tunnels) {
+            Ok((peer, key, tunnel)) => {
+                let first = opening.order.len();
+                let index = opening.batches.len() as u16;
+                for slot in builder.slots(batch) {
+                    // Only the last record of a batch can be shorter than the first.
+                    if usize::from(facts[usize::from(slot)].payload_len) < OVERHEAD {
+                        counters.count(DropReason::ShortRecord, 1);
+                        slots[usize::from(slot)] = None;
+                    } else {
+                        opening.order.push(Ordered { slot, batch: index });
+                    }
+                }
+                let end = opening.order.len();
+                opening.batches.push(Found { peer, key, tunnel, first, end });
+            }
+            Err(reason) => {
+                counters.count(reason, batch.count() as u64);
+                builder.slots(batch).for_each(|slot| slots[usize::from(slot)] = None);
+            }
+        }
+    }
+    opening
+}
+
+/// Peer, key and tunnel of one batch. The peer's link counters count every record, before any authentication.
+#[inline]
+fn find<'t, K>(
+    batch: &Batch,
+    builder: &Builder,
+    facts: &[Facts],
+    tunnels: &'t [Tunnel<K>],
+) -> Result<(&'t Peer<K>, &'t KeySlot<K>, u8), DropReason> {
+    let head = &facts[usize::from(batch.head())];
+    let table = &tunnels[usize::from(head.tunnel)].peers;
+    let peer = if head.word.peer_id() == PEER_ID_UNDEFINED {
+        table
+            .by_address(&(head.outer.src(), head.outer.src_port()))
+            .and_then(|id| table.get(id))
+            .ok_or(DropReason::UnknownAddress)?
+    } else {
+        table.get(head.word.peer_id()).ok_or(DropReason::UnknownPeer)?
+    };
+    let bytes: u64 = builder.slots(batch).map(|s| u64::from(facts[usize::from(s)].payload_len)).sum();
+    peer.counters.link_rx_packets.add(batch.count() as u64);
+    peer.counters.link_rx_bytes.add(bytes);
+    let key = peer.keys.by_key_id(head.word.key_id()).ok_or(DropReason::NoKey)?;
+    Ok((peer, key, head.tunnel))
+}

@@ -1,0 +1,159 @@
+//! Stages 1 to 3 over one burst: every frame is parsed, classified, and put where it belongs.
+
+use super::batch::Facts;
+use super::classify::{Class, classify};
+use super::{Inbound, parse};
+use crate::aead::Aead;
+use crate::buf::Buf;
+use crate::burst::{Frames, Now, Outputs};
+use crate::fragments::{Fragments, Reassembly};
+use crate::verdict::DropReason;
+use nf_wire::frame::{Fragment, Outer};
+
+/// How many frames ahead the buffer's descriptor is asked for, and then its first line of data.
+const DESCRIPTOR_AHEAD: usize = 6;
+const DATA_AHEAD: usize = 3;
+
+impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
+    /// Empties `rx`: records are left in their slots with their facts beside them, and in batches.
+    pub(super) fn sort(&mut self, rx: &mut Frames<B>, now: Now, out: &mut Outputs<B>) {
+        let frames = rx.len();
+        for (slot, buf) in self.slots.iter_mut().zip(rx.drain(..)) {
+            *slot = Some(buf);
+        }
+        self.slots[..frames.min(DESCRIPTOR_AHEAD)].iter().flatten().for_each(B::prefetch);
+        self.slots[..frames.min(DATA_AHEAD)].iter().flatten().for_each(B::prefetch_data);
+        let mut bytes = 0;
+        for slot in 0..frames {
+            if let Some(Some(later)) = self.slots[..frames].get(slot + DESCRIPTOR_AHEAD) {
+                later.prefetch();
+            }
+            if let Some(Some(later)) = self.slots[..frames].get(slot + DATA_AHEAD) {
+                later.prefetch_data();
+            }
+            let Some(buf) = &self.slots[slot] else { continue };
+            bytes += buf.packet_len() as u64;
+            if buf.segments() == 1 {
+                let class = classify(buf, parse::parse(buf), &self.listeners);
+                self.place(slot, class, now, out);
+            } else {
+                self.scattered(slot, now, out);
+            }
+        }
+        self.counters.nic_rx.add(frames as u64);
+        self.counters.nic_rx_bytes.add(bytes);
+    }
+
+    /// Puts one classified frame where it belongs.
+    #[inline]
+    fn place(&mut self, slot: usize, class: Class, now: Now, out: &mut Outputs<B>) {
+        match class {
+            Class::Record(facts) => {
+                self.facts[slot] = facts;
+                self.record(slot);
+            }
+            Class::Host => self.to_host(slot, out),
+            Class::Daemon(outer) => {
+                self.builder.interrupt(&outer, &self.facts);
+                self.counters.to_daemon.add(1);
+                self.to_host(slot, out);
+            }
+            Class::Drop(reason, outer) => self.refuse(slot, reason, &outer),
+            Class::Fragment(at) => self.fragment(slot, &at, now, out),
+        }
+    }
+
+    #[inline]
+    fn record(&mut self, slot: usize) {
+        self.counters.records.add(1);
+        self.builder.add(slot as u16, &self.facts, &self.slots[..]);
+    }
+
+    #[cold]
+    fn refuse(&mut self, slot: usize, reason: DropReason, outer: &Outer) {
+        self.builder.interrupt(outer, &self.facts);
+        self.counters.count(reason, 1);
+        self.slots[slot] = None;
+    }
+
+    /// Hands the frame in `slot` to the host port as it is.
+    fn to_host(&mut self, slot: usize, out: &mut Outputs<B>) {
+        if let Some(buf) = self.slots[slot].take() {
+            self.host(buf, out);
+        }
+    }
+
+    fn host(&mut self, buf: B, out: &mut Outputs<B>) {
+        self.counters.to_host.add(1);
+        if out.host.try_push(buf).is_err() {
+            self.counters.count(DropReason::HostFull, 1);
+        }
+    }
+
+    /// A packet in several segments: copied into one buffer, then judged like any other, but it joins no batch.
+    #[cold]
+    fn scattered(&mut self, slot: usize, now: Now, out: &mut Outputs<B>) {
+        let Some(buf) = self.slots[slot].take() else { return };
+        let (buf, whole) = match self.fragments.linearise(buf) {
+            Ok(buf) => (buf, true),
+            Err(buf) => (buf, false),
+        };
+        let class = alone(classify(&buf, parse::parse(&buf), &self.listeners));
+        self.slots[slot] = Some(buf);
+        match class {
+            Class::Record(Facts { outer, .. }) | Class::Fragment(Fragment { outer, .. }) if !whole => {
+                self.refuse(slot, DropReason::Scattered, &outer);
+            }
+            class => self.place(slot, class, now, out),
+        }
+    }
+
+    /// A fragment to a listening address. The whole datagram takes the place of its last fragment.
+    #[cold]
+    fn fragment(&mut self, slot: usize, at: &Fragment, now: Now, out: &mut Outputs<B>) {
+        self.builder.interrupt_addresses(&at.outer, &self.facts);
+        self.counters.fragments.add(1);
+        let Some(buf) = self.slots[slot].take() else { return };
+        match self.fragments.reassemble(buf, at, now) {
+            Reassembly::Pending => {}
+            Reassembly::TooLarge(fragments) => self.counters.count(DropReason::Scattered, u64::from(fragments)),
+            Reassembly::Refused(fragments) => self.counters.count(DropReason::FragmentRefused, u64::from(fragments)),
+            Reassembly::Whole(whole) => {
+                self.counters.reassembled.add(1);
+                let class = alone(classify(&whole, parse::parse(&whole), &self.listeners));
+                match class {
+                    Class::Record(_) | Class::Drop(..) => {
+                        self.slots[slot] = Some(whole);
+                        self.place(slot, class, now, out);
+                    }
+                    Class::Daemon(_) | Class::Host | Class::Fragment(_) => self.fragment_again(whole, class, out),
+                }
+            }
+        }
+    }
+
+    /// A reassembled datagram that is not for us leaves for the host port in fragments, as it came.
+    fn fragment_again(&mut self, whole: B, class: Class, out: &mut Outputs<B>) {
+        if matches!(class, Class::Daemon(_)) {
+            self.counters.to_daemon.add(1);
+        }
+        let (counters, host) = (&self.counters, &mut out.host);
+        let sent = self.fragments.refragment(whole, &mut |fragment| {
+            counters.to_host.add(1);
+            if host.try_push(fragment).is_err() {
+                counters.count(DropReason::HostFull, 1);
+            }
+        });
+        if !sent {
+            counters.count(DropReason::Scattered, 1);
+        }
+    }
+}
+
+/// Marks a record as one that joins no batch.
+fn alone(class: Class) -> Class {
+    match class {
+        Class::Record(facts) => Class::Record(Facts { joins: false, ..facts }),
+        other => other,
+    }
+}

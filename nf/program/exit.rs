@@ -1,0 +1,35 @@
+//! Exit codes: 0 done, 1 the machine said no, 2 wrong usage or configuration.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// Why the program ends early: one line for stderr.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The machine said no: permission, hugepages, a name that is taken, a CPU without AES.
+    Machine(String),
+    /// Wrong usage or configuration.
+    Usage(String),
+}
+
+impl Failure {
+    /// A failure of the machine.
+    pub fn machine(what: impl Display) -> Self {
+        Failure::Machine(what.to_string())
+    }
+
+    /// A failure of usage or configuration.
+    pub fn usage(what: impl Display) -> Self {
+        Failure::Usage(what.to_string())
+    }
+
+    /// Prints the line and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        let (Failure::Machine(what) | Failure::Usage(what)) = self;
+        eprintln!("ovpn-dpdk: {what}");
+        ExitCode::from(match self {
+            Failure::Machine(_) => 1,
+            Failure::Usage(_) => 2,
+        })
+    }
+}

@@ -1,0 +1,36 @@
+//! The commands of the program.
+
+mod capture;
+mod cli;
+mod eal_args;
+mod exit;
+mod replay;
+mod setup;
+mod statics;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Runs the command that the arguments name; messages go to stderr, results to stdout.
+pub fn main() -> ExitCode {
+    let (eal, rest) = match cli::split(std::env::args().collect()) {
+        Ok(split) => split,
+        Err(failure) => return failure.report(),
+    };
+    let arguments = match cli::Cli::try_parse_from(rest) {
+        Ok(cli) => cli,
+        Err(e) => {
+            // clap prints help and version to stdout with status 0, mistakes to stderr with status 2.
+            let _ = e.print();
+            return ExitCode::from(e.exit_code() as u8);
+        }
+    };
+    let done = match arguments.command {
+        cli::Command::Replay(command) => replay::run(&eal, &command),
+        _ => Ok::<(), exit::Failure>(()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

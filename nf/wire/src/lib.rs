@@ -1,0 +1,15 @@
+//! Bytes to headers and back: Ethernet, VLAN, IP, UDP, and OpenVPN's DATA_V2 record.
+//!
+//! Everything here works on slices, allocates nothing and never reads past the slice it is given.
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod ether;
+pub mod frame;
+pub mod ipv4;
+pub mod ipv6;
+pub mod keepalive;
+pub mod record;
+
+#[cfg(test)]
+mod tests;
