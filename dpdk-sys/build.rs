@@ -3,7 +3,8 @@
 use std::{env, path::PathBuf, process::Command};
 
 /// What to install when DPDK is missing or of a version that was never tried.
-const NEEDED: &str = "libdpdk 22.11 to 25.11 not found: apt-get install libdpdk-dev dpdk-dev pkg-config (or point PKG_CONFIG_PATH at your own build)";
+const INSTALL: &str =
+    "apt-get install libdpdk-dev dpdk-dev pkg-config (or point PKG_CONFIG_PATH at your own build)";
 
 /// The functions in use.
 const FUNCTIONS: &[&str] = &[
@@ -76,7 +77,7 @@ fn build() -> Result<(), String> {
     pkg_config::Config::new()
         .range_version("22.11".."25.12")
         .probe("libdpdk")
-        .map_err(|_| NEEDED.to_string())?;
+        .map_err(|_| not_usable())?;
     // libdpdk.pc lists libraries, not drivers; rte_eth_from_ring is in a driver.
     println!("cargo::rustc-link-lib=dylib=rte_net_ring");
     let flags = cflags()?;
@@ -87,24 +88,32 @@ fn build() -> Result<(), String> {
     for flag in &flags {
         shim.flag(flag);
     }
-    shim.try_compile("dpdk_shim").map_err(|e| {
-        let why = e.to_string().lines().next().unwrap_or("").to_string();
-        format!("the shim does not compile against this DPDK (warnings above say where): {why}")
+    shim.try_compile("dpdk_shim").map_err(|e| match e.to_string() {
+        text if text.starts_with("ToolNotFound") => "C compiler not found: apt-get install gcc".into(),
+        _ => "the shim does not compile against this DPDK: the compiler's warnings above say where".into(),
     })
+}
+
+/// Why pkg-config gave no DPDK: none there, or of a version out of range.
+fn not_usable() -> String {
+    match pkg_config(&["--modversion", "libdpdk"]) {
+        Ok(found) => format!("libdpdk {} found, 22.11 to 25.11 needed: {INSTALL}", found.trim()),
+        Err(line) => line,
+    }
+}
+
+fn pkg_config(arguments: &[&str]) -> Result<String, String> {
+    let tool = env::var_os("PKG_CONFIG").unwrap_or_else(|| "pkg-config".into());
+    match Command::new(tool).args(arguments).output() {
+        Ok(out) if out.status.success() => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
+        _ => Err(format!("libdpdk 22.11 or later not found: {INSTALL}")),
+    }
 }
 
 /// DPDK's compiler flags, whole: `-include rte_config.h` and `-march` decide the layout and the code of its
 /// inline functions, and the `pkg-config` crate passes neither on.
 fn cflags() -> Result<Vec<String>, String> {
-    let tool = env::var_os("PKG_CONFIG").unwrap_or_else(|| "pkg-config".into());
-    let out = Command::new(tool)
-        .args(["--cflags", "libdpdk"])
-        .output()
-        .map_err(|_| NEEDED.to_string())?;
-    if !out.status.success() {
-        return Err(NEEDED.to_string());
-    }
-    Ok(String::from_utf8_lossy(&out.stdout)
+    Ok(pkg_config(&["--cflags", "libdpdk"])?
         .split_whitespace()
         .map(String::from)
         .collect())

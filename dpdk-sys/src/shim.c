@@ -6,6 +6,7 @@
 #include <rte_fbarray.h>
 #include <rte_memory.h>
 #include <rte_mempool.h>
+#include <rte_version.h>
 #include "shim.h"
 
 #define CHECK(field, at) \
@@ -152,4 +153,33 @@ struct rte_ipv6_fragment_ext *shim_ipv6_fragment_header(void *ipv6_header)
 const char *shim_device_driver(const struct rte_eth_dev_info *info)
 {
 	return info->driver_name;
+}
+
+/* DPDK 23.03 renamed u64 to uint here. */
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 3, 0, 0)
+#define TEL_U64(call) call##_uint
+#define TEL_U64_VALUE RTE_TEL_UINT_VAL
+#else
+#define TEL_U64(call) call##_u64
+#define TEL_U64_VALUE RTE_TEL_U64_VAL
+#endif
+
+int shim_tel_data_add_dict_u64(struct rte_tel_data *d, const char *name, uint64_t value)
+{
+	return TEL_U64(rte_tel_data_add_dict)(d, name, value);
+}
+
+int shim_tel_data_start_array_u64(struct rte_tel_data *d)
+{
+	return rte_tel_data_start_array(d, TEL_U64_VALUE);
+}
+
+int shim_tel_data_start_array_string(struct rte_tel_data *d)
+{
+	return rte_tel_data_start_array(d, RTE_TEL_STRING_VAL);
+}
+
+int shim_tel_data_add_array_u64(struct rte_tel_data *d, uint64_t value)
+{
+	return TEL_U64(rte_tel_data_add_array)(d, value);
 }

@@ -10,6 +10,7 @@
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
+#include <rte_telemetry.h>
 
 /* Byte offsets in struct rte_mbuf: the one place that states them. */
 #define SHIM_MBUF_SIZE 128
@@ -94,6 +95,10 @@ unsigned int shim_ring_dequeue_burst(struct rte_ring *r, void **objects, unsigne
 unsigned int shim_ring_count(const struct rte_ring *r);
 int shim_ipv4_is_fragment(const void *ipv4_header);
 struct rte_ipv6_fragment_ext *shim_ipv6_fragment_header(void *ipv6_header);
+int shim_tel_data_add_dict_u64(struct rte_tel_data *d, const char *name, uint64_t value);
+int shim_tel_data_start_array_u64(struct rte_tel_data *d);
+int shim_tel_data_start_array_string(struct rte_tel_data *d);
+int shim_tel_data_add_array_u64(struct rte_tel_data *d, uint64_t value);
 const char *shim_device_driver(const struct rte_eth_dev_info *info);
 
 #endif

@@ -184,6 +184,14 @@ pub enum Error {
         /// "open" or "seal".
         step: &'static str,
     },
+    /// A telemetry command could not be registered.
+    #[error("telemetry command {command} cannot be registered: {reason}")]
+    Telemetry {
+        /// The command.
+        command: String,
+        /// Errno as text.
+        reason: String,
+    },
     /// The DPDK log could not be redirected.
     #[error("the DPDK log cannot be redirected: {0}")]
     Log(std::io::Error),

@@ -121,7 +121,7 @@ impl Imb {
         check_cpu(m.features).map_err(Error::Cpu)?;
         // SAFETY: as above.
         let code = unsafe { imb::imb_get_errno(manager.0.as_ptr()) };
-        if code != 0 || arch == imb::IMB_ARCH_NONE || arch == imb::IMB_ARCH_NOAESNI {
+        if code != 0 || arch == imb::IMB_ARCH_NONE {
             // SAFETY: it returns a static C string for any number.
             let why = unsafe { CStr::from_ptr(imb::imb_get_strerror(code)) };
             return Err(Error::Imb(format!(
@@ -301,11 +301,13 @@ impl std::fmt::Debug for Imb {
     }
 }
 
+/// Names what every version of the library has; others lie between or above.
 fn arch_name(arch: imb::IMB_ARCH) -> &'static str {
     match arch {
         imb::IMB_ARCH_SSE => "SSE",
-        imb::IMB_ARCH_AVX => "AVX",
         imb::IMB_ARCH_AVX2 => "AVX2",
-        _ => "AVX512",
+        imb::IMB_ARCH_AVX512 => "AVX512",
+        a if a < imb::IMB_ARCH_AVX2 => "AVX",
+        _ => "AVX10",
     }
 }

@@ -24,6 +24,8 @@ pub mod port;
 mod queue;
 pub mod reassembly;
 mod ring;
+pub mod runtime_dir;
+pub mod telemetry;
 pub mod tunnel;
 pub mod worker;
 
@@ -36,3 +38,4 @@ pub use mempool::Mempool;
 pub use port::{Port, PortConfig};
 pub use queue::{RxQueue, TxQueue};
 pub use ring::RingPort;
+pub use runtime_dir::RuntimeDir;

@@ -72,7 +72,10 @@ impl Port {
             };
             return Err(fail(format!("{why} ({})", logging::first_line())));
         }
-        Port::find(eal, name, Some(c_name), None)
+        Port::find(eal, name, Some(c_name.clone()), None).inspect_err(|_| {
+            // SAFETY: two C strings; the device was made above, and nothing uses it.
+            unsafe { dpdk_sys::rte_eal_hotplug_remove(c"vdev".as_ptr(), c_name.as_ptr()) };
+        })
     }
 
     /// The port that `rte_eth_from_ring` made.
@@ -85,7 +88,7 @@ impl Port {
         }
         // SAFETY: DPDK wrote a NUL-terminated name.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_owned();
-        Port::find(eal, &name.to_string_lossy().into_owned(), Some(name), Some(ring))
+        Port::find(eal, &name.to_string_lossy(), Some(name.clone()), Some(ring))
     }
 
     fn find(eal: &Eal, name: &str, vdev: Option<CString>, ring: Option<Arc<Ring>>) -> Result<Port, Error> {

@@ -98,7 +98,8 @@ fn set_ipv4_checksum(header: &mut [u8]) {
 
 impl Fragments<Mbuf> for IpFrag {
     fn reassemble(&mut self, fragment: Mbuf, at: &Fragment, now: Now) -> Reassembly<Mbuf> {
-        if fragment.segments() != 1 || !fragment.is_private() {
+        // DPDK takes the fragment header for the one right behind the IPv6 header, whatever it is told.
+        if fragment.segments() != 1 || !fragment.is_private() || !at.plain {
             return Reassembly::Refused(1);
         }
         let mut fragment = self.prepare(fragment, at);

@@ -123,6 +123,12 @@ impl Worker {
         inbound + self.from_host() + self.from_tunnels()
     }
 
+    /// Sends what is for tunnel `index` to another queue from now on, and gives the former one back. Panics when there
+    /// is no such tunnel.
+    pub fn replace_tunnel_tx(&mut self, index: usize, tx: TxQueue) -> TxQueue {
+        std::mem::replace(&mut self.tunnels[index].tx, tx)
+    }
+
     /// Gives up every datagram that is still incomplete, as at the end of a capture.
     pub fn give_up_fragments(&mut self) {
         let end = cycles() + self.cycles_per_ms * (crate::reassembly::TIMEOUT_MS + 1);
@@ -141,10 +147,9 @@ impl Worker {
         c.bursts.add(frames);
         self.path.process(&mut self.received, now, &mut self.out);
         for (queues, frames) in self.tunnels.iter_mut().zip(&mut self.out.tunnels) {
-            let bytes: usize = frames.iter().map(Buf::packet_len).sum();
-            let (sent, lost) = send(queues, frames, c, DropReason::TunnelMtu, DropReason::TunnelFull);
+            let (sent, bytes) = send(queues, frames, c, DropReason::TunnelMtu, DropReason::TunnelFull);
             c.tunnel_tx.add(sent as u64);
-            c.tunnel_tx_bytes.add((bytes - lost) as u64);
+            c.tunnel_tx_bytes.add(bytes as u64);
         }
         if !self.out.host.is_empty() {
             match &mut self.host {
@@ -217,7 +222,7 @@ impl Worker {
 }
 
 /// Offers `frames` to the port once. What is too long for it or what it does not take is counted and freed. Returns
-/// how many frames it took, and how many bytes it did not.
+/// how many frames it took, and how many bytes they had.
 #[inline]
 fn send(
     queues: &mut Queues,
@@ -226,20 +231,22 @@ fn send(
     too_long: DropReason,
     full: DropReason,
 ) -> (usize, usize) {
-    let mut lost = 0;
-    if frames.iter().any(|f| f.packet_len() > queues.longest) {
+    let sum = |frames: &Frames<Mbuf>| {
+        frames.iter().fold((0, 0), |(bytes, longest), f| (bytes + f.packet_len(), f.packet_len().max(longest)))
+    };
+    let (mut bytes, longest) = sum(frames);
+    if longest > queues.longest {
         let before = frames.len();
-        frames.retain(|f| {
-            let fits = f.packet_len() <= queues.longest;
-            lost += if fits { 0 } else { f.packet_len() };
-            fits
-        });
+        frames.retain(|f| f.packet_len() <= queues.longest);
         counters.count(too_long, (before - frames.len()) as u64);
+        bytes = sum(frames).0;
     }
     let sent = queues.tx.send(frames);
-    lost += frames.iter().map(Buf::packet_len).sum::<usize>();
-    discard(frames, counters, full);
-    (sent, lost)
+    if !frames.is_empty() {
+        bytes -= sum(frames).0;
+        discard(frames, counters, full);
+    }
+    (sent, bytes)
 }
 
 /// Counts and frees what is left of a burst.

@@ -49,10 +49,14 @@ fn workers_come_and_go() {
         pool.capacity(),
         "what ended workers' caches hold is still the pool's"
     );
+    two_at_a_time(&eal, cpu);
+    failures_are_errors(&eal, cpu);
+}
 
+fn two_at_a_time(eal: &lcore::Eal, cpu: usize) {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
-    let first = launch(&eal, "first", cpu, move |l| (l.id(), stopped.recv().is_err())).expect("it starts");
-    let second = launch(&eal, "second", cpu, |l| l.id())
+    let first = launch(eal, "first", cpu, move |l| (l.id(), stopped.recv().is_err())).expect("it starts");
+    let second = launch(eal, "second", cpu, |l| l.id())
         .expect("it starts")
         .join()
         .expect("it ends");
@@ -60,13 +64,15 @@ fn workers_come_and_go() {
     drop(stop);
     let (first, _) = first.join().expect("it ends");
     assert_ne!(first, second, "two at a time have two ids");
+}
 
-    let panics = launch(&eal, "w3", cpu, |_| -> u8 { panic!("at the {}", "disco") }).expect("it starts");
+fn failures_are_errors(eal: &lcore::Eal, cpu: usize) {
+    let panics = launch(eal, "w3", cpu, |_| -> u8 { panic!("at the {}", "disco") }).expect("it starts");
     let error = panics.join().expect_err("a panic is an error");
     assert!(matches!(error, Error::Panic { .. }));
     assert_eq!(error.to_string(), "worker w3 panicked: at the disco");
     for nowhere in [1023, 1024, usize::MAX] {
-        let error = launch(&eal, "w4", nowhere, |_| ())
+        let error = launch(eal, "w4", nowhere, |_| ())
             .expect_err("no such CPU")
             .to_string();
         assert!(

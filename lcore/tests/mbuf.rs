@@ -6,12 +6,12 @@ use lcore::{Burst, Mbuf};
 use nf_path::buf::{Buf, Layout, RxChecksums, Verdict};
 
 /// The field of `m` that the fast path reads without a call into C.
-fn raw(m: &Mbuf) -> &mut dpdk_sys::RteMbuf {
+fn raw(m: &mut Mbuf) -> &mut dpdk_sys::RteMbuf {
     // SAFETY: the buffer is this test's alone.
     unsafe { &mut *m.as_ptr() }
 }
 
-fn references(m: &Mbuf) -> u16 {
+fn references(m: &mut Mbuf) -> u16 {
     raw(m).refcnt.load(std::sync::atomic::Ordering::Relaxed)
 }
 
@@ -23,23 +23,28 @@ fn the_view_of_a_buffer_is_dpdks() {
 
     let mut m = pool.alloc().expect("a buffer");
     assert_eq!(
-        (references(&m), raw(&m).nb_segs, raw(&m).buf_len, raw(&m).data_off),
+        (
+            references(&mut m),
+            raw(&mut m).nb_segs,
+            raw(&mut m).buf_len,
+            raw(&mut m).data_off
+        ),
         (1, 1, 2176, 128)
     );
-    assert!(raw(&m).next.is_null() && !raw(&m).pool.is_null());
+    assert!(raw(&mut m).next.is_null() && !raw(&mut m).pool.is_null());
     assert_eq!((m.room(), m.headroom(), m.packet_len()), (2048, 128, 0));
     // SAFETY: one more reference, which is given back below.
     unsafe { dpdk_sys::shim_pktmbuf_refcnt_update(m.as_ptr(), 1) };
-    assert_eq!(references(&m), 2);
+    assert_eq!(references(&mut m), 2);
     assert!(!m.is_private());
     // SAFETY: gives the reference of above back.
     unsafe { dpdk_sys::shim_pktmbuf_free(m.as_ptr()) };
-    assert_eq!(references(&m), 1);
+    assert_eq!(references(&mut m), 1);
     assert!(m.is_private());
     for flag in [dpdk_sys::SHIM_MBUF_INDIRECT, dpdk_sys::SHIM_MBUF_EXTERNAL] {
-        raw(&m).ol_flags = flag;
+        raw(&mut m).ol_flags = flag;
         assert!(!m.is_private());
-        raw(&m).ol_flags = 0;
+        raw(&mut m).ol_flags = 0;
     }
 
     grow_and_shrink(&mut m);
@@ -142,9 +147,9 @@ fn segments(pool: &lcore::Mempool) {
     let mut tail = pool.alloc().expect("a buffer");
     assert!(head.extend_from_slice(b"first ") && tail.extend_from_slice(b"second"));
     let other = tail.into_raw();
-    raw(&head).next = other.as_ptr();
-    raw(&head).nb_segs = 2;
-    raw(&head).pkt_len = 12;
+    raw(&mut head).next = other.as_ptr();
+    raw(&mut head).nb_segs = 2;
+    raw(&mut head).pkt_len = 12;
     assert_eq!((head.segments(), head.data()), (2, &b"first "[..]));
     assert_eq!(head.segment_slices().collect::<Vec<_>>(), [b"first ", b"second"]);
     assert!(head.is_private());
@@ -157,7 +162,7 @@ fn segments(pool: &lcore::Mempool) {
 
     let mut copy = pool.alloc().expect("a buffer");
     assert!(copy.extend_from_slice(b"what was there before"));
-    raw(&head).ol_flags = 1 << 7;
+    raw(&mut head).ol_flags = 1 << 7;
     assert!(head.copy_packet_to(&mut copy));
     assert_eq!(
         (copy.data(), copy.segments(), copy.rx_checksums().ip),

@@ -2,7 +2,7 @@
 
 mod common;
 
-use lcore::{Burst, Error, Port, PortConfig};
+use lcore::{Burst, Error, Port, PortConfig, RxQueue, TxQueue};
 use nf_path::buf::Buf;
 
 #[test]
@@ -39,23 +39,7 @@ fn bursts_through_net_null_give_every_buffer_back() {
     assert!(matches!(port.tx_queue(7), Err(Error::NoQueue { count: 1, .. })));
 
     let mut burst = Burst::<64>::new();
-    for round in 0..500 {
-        assert_eq!(rx.recv(&mut burst, 32), 32);
-        assert_eq!(rx.recv(&mut burst, usize::MAX), 32, "as many as there are places");
-        assert_eq!(rx.recv(&mut burst, 32), 0, "no place left");
-        assert!(
-            burst
-                .iter()
-                .all(|m| m.packet_len() == 100 && m.segments() == 1 && m.is_private())
-        );
-        assert_eq!(burst.iter().filter(|m| m.port() == port.id()).count(), 64);
-        match round % 3 {
-            0 => assert_eq!(tx.send(&mut burst), 64),
-            1 => burst.clear(),
-            _ => drop(burst.take()),
-        }
-        assert!(burst.is_empty());
-    }
+    bursts(&port, &mut rx, &mut tx, &mut burst);
     assert_eq!(rx.recv(&mut burst, 5), 5);
     drop(burst);
     let stats = port.stats().expect("counters");
@@ -65,16 +49,7 @@ fn bursts_through_net_null_give_every_buffer_back() {
         pool.capacity(),
         "as full at the end as at the start"
     );
-    let mut all = Burst::<2048>::new();
-    assert!(!pool.alloc_bulk(&mut all, 2048) && all.is_empty(), "all or none");
-    assert!(
-        !pool.alloc_bulk(&mut Burst::<4>::new(), 5),
-        "no more than there are places"
-    );
-    assert!(pool.alloc_bulk(&mut all, 1000));
-    assert_eq!(pool.available(), 1047);
-    drop(all);
-    assert_eq!(pool.available(), 2047);
+    bulk_allocation(&pool);
 
     drop((rx, port));
     assert!(
@@ -91,4 +66,37 @@ fn bursts_through_net_null_give_every_buffer_back() {
         .expect_err("no such driver")
         .to_string();
     assert!(error.contains("net_nosuch0") && !error.contains('\n'), "{error}");
+}
+
+fn bursts(port: &Port, rx: &mut RxQueue, tx: &mut TxQueue, burst: &mut Burst<64>) {
+    for round in 0..500 {
+        assert_eq!(rx.recv(burst, 32), 32);
+        assert_eq!(rx.recv(burst, usize::MAX), 32, "as many as there are places");
+        assert_eq!(rx.recv(burst, 32), 0, "no place left");
+        assert!(
+            burst
+                .iter()
+                .all(|m| m.packet_len() == 100 && m.segments() == 1 && m.is_private())
+        );
+        assert_eq!(burst.iter().filter(|m| m.port() == port.id()).count(), 64);
+        match round % 3 {
+            0 => assert_eq!(tx.send(burst), 64),
+            1 => burst.clear(),
+            _ => drop(burst.take()),
+        }
+        assert!(burst.is_empty());
+    }
+}
+
+fn bulk_allocation(pool: &lcore::Mempool) {
+    let mut all = Burst::<2048>::new();
+    assert!(!pool.alloc_bulk(&mut all, 2048) && all.is_empty(), "all or none");
+    assert!(
+        !pool.alloc_bulk(&mut Burst::<4>::new(), 5),
+        "no more than there are places"
+    );
+    assert!(pool.alloc_bulk(&mut all, 1000));
+    assert_eq!(pool.available(), 1047);
+    drop(all);
+    assert_eq!(pool.available(), 2047);
 }

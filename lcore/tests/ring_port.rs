@@ -59,14 +59,21 @@ fn what_a_ring_takes_comes_back_and_the_rest_stays() {
         pool.capacity(),
         "as full at the end as at the start"
     );
+    drop((rx, tx));
+    goes_with_all_it_holds(&eal, &pool, ring);
+}
 
+fn goes_with_all_it_holds(eal: &lcore::Eal, pool: &lcore::Mempool, mut ring: RingPort) {
     let mut burst = Burst::<8>::new();
     assert!(pool.alloc_bulk(&mut burst, 8));
     assert_eq!(ring.fill(&mut burst), 8);
-    drop((rx, tx, ring));
+    drop(ring);
     assert_eq!(
         pool.available(),
         pool.capacity(),
         "a ring that goes gives back what it held"
     );
+    let again = RingPort::new(eal, "loop0", 127).expect("its name is free again");
+    assert!(RingPort::new(eal, "loop0", 127).is_err(), "taken");
+    drop((again, burst));
 }

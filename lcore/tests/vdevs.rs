@@ -101,6 +101,7 @@ fn tap(eal: &lcore::Eal, pool: &std::sync::Arc<lcore::Mempool>) {
         again.starts_with(&format!("interface {name} exists already")),
         "{again}"
     );
+    refused_tunnels(eal, &config);
     tunnel
         .port()
         .start(&PortConfig::default(), pool)
@@ -137,6 +138,29 @@ fn tap(eal: &lcore::Eal, pool: &std::sync::Arc<lcore::Mempool>) {
     rx.recv(&mut burst, 8);
     drop((burst, rx, tx, tunnel));
     assert!(!interface::exists(&name), "the interface goes with the port");
+}
+
+fn refused_tunnels(eal: &lcore::Eal, config: &TunnelConfig) {
+    let open = |kind, interface: &str| {
+        Tunnel::open(
+            eal,
+            &TunnelConfig {
+                kind,
+                interface: interface.into(),
+                ..config.clone()
+            },
+        )
+        .expect_err(interface)
+    };
+    assert!(matches!(open(Kind::Tap, "no/name"), Error::InterfaceName { .. }));
+    assert!(matches!(open(Kind::Auto, "lo"), Error::InterfaceTaken(_)));
+    assert!(matches!(
+        open(Kind::Existing("nosuch".into()), ""),
+        Error::NoPort(_)
+    ));
+    if !std::path::Path::new("/dev/vhost-net").exists() {
+        assert!(matches!(open(Kind::VirtioUser, "vhost0"), Error::NoVhost(_)));
+    }
 }
 
 /// Packets that the kernel received on an interface.

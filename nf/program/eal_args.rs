@@ -70,6 +70,15 @@ fn is(given: &str, option: &str) -> bool {
     }
 }
 
+/// The value of `--file-prefix` among the given EAL arguments; EAL takes the last one.
+pub fn file_prefix(given: &[String]) -> Option<&str> {
+    let at = given.iter().rposition(|g| is(g, "--file-prefix"))?;
+    match given[at].split_once('=') {
+        Some((_, value)) => Some(value),
+        None => given.get(at + 1).map(String::as_str),
+    }
+}
+
 /// Whether a hugetlbfs is mounted and a huge page of any size is free.
 pub fn hugepages_to_be_had() -> bool {
     let mounted = std::fs::read_to_string("/proc/mounts")
@@ -125,6 +134,15 @@ mod tests {
             assert_eq!(line(pages, &wants(), false), format!("-l 0,2-3 --file-prefix gw0 --no-pci {pages}"));
         }
         assert!(line("--socket-mem 64", &wants(), false).contains("--no-huge --socket-mem 64"));
+    }
+
+    #[test]
+    fn a_given_prefix_is_found() {
+        let words = |t: &str| t.split(' ').map(String::from).collect::<Vec<_>>();
+        assert_eq!(file_prefix(&words("-l 1 --file-prefix x")), Some("x"));
+        assert_eq!(file_prefix(&words("--file-prefix=y --no-pci")), Some("y"));
+        assert_eq!(file_prefix(&words("--file-prefix a --file-prefix=b")), Some("b"));
+        assert_eq!(file_prefix(&words("-l 1")), None);
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! The commands of the program.
 
 mod capture;
+mod check_config;
 mod cli;
 mod eal_args;
 mod exit;
+mod perf;
 mod replay;
+mod run;
 mod setup;
+mod sizing;
 mod statics;
+mod table;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -26,8 +31,10 @@ pub fn main() -> ExitCode {
         }
     };
     let done = match arguments.command {
+        cli::Command::Perf(command) => perf::run(&eal, &command),
         cli::Command::Replay(command) => replay::run(&eal, &command),
-        _ => Ok::<(), exit::Failure>(()),
+        cli::Command::Run(command) => run::run(&eal, &command),
+        cli::Command::CheckConfig(command) => check_config::run(&command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

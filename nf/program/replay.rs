@@ -16,7 +16,9 @@ use nf_path::inbound::Tuning;
 use nf_path::inbound::classify::Listeners;
 use nf_state::{Lookahead, PeerCounters, Scope};
 use serde_json::json;
-use std::path::Path;
+use std::fs::OpenOptions;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,19 +42,66 @@ pub fn run(eal: &[String], command: &Replay) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{}: listen is missing", command.keys.display())));
     }
     let frames = capture::inspect(&command.input)?;
-    let outcome = play(eal, command, &keys, frames)?;
-    report(command, frames, outcome)
+    check_names(command)?;
+    let prefix = format!("ovpn-dpdk-{}", std::process::id());
+    let outcome = play(eal, command, &keys, frames, &prefix);
+    remove_runtime_folder(&prefix);
+    report(command, frames, outcome?)
+}
+
+/// The EAL makes its runtime folder even when nothing goes in it, and leaves it.
+fn remove_runtime_folder(prefix: &str) {
+    // Where the EAL puts it: root's under /var/run, others' under XDG_RUNTIME_DIR or /tmp. Only an empty one goes, so
+    // a wrong guess does no harm.
+    let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    for base in [Some("/var/run".into()), of_user, Some("/tmp".into())].into_iter().flatten() {
+        let _ = std::fs::remove_dir(base.join("dpdk").join(prefix));
+    }
+}
+
+/// Refuses names that net_pcap cannot be given, outputs that cannot be written, and one file in two places: the driver
+/// empties an output when it opens it.
+fn check_names(command: &Replay) -> Result<(), Failure> {
+    let mut files = vec![("--in", &command.input), ("--out", &command.output)];
+    files.extend(command.host_out.iter().map(|path| ("--host-out", path)));
+    for (_, path) in &files {
+        argument(path)?;
+    }
+    let mut seen: Vec<(&str, (u64, u64))> = Vec::new();
+    for (option, path) in files {
+        let refuse = |e: std::io::Error| Failure::usage(format!("{option} {}: {e}", path.display()));
+        let mut open = OpenOptions::new();
+        let open = if option == "--in" { open.read(true) } else { open.write(true).create(true).truncate(false) };
+        let file = open.open(path).and_then(|file| file.metadata()).map_err(refuse)?;
+        let identity = (file.dev(), file.ino());
+        if let Some((other, _)) = seen.iter().find(|(_, known)| file.is_file() && *known == identity) {
+            return Err(Failure::usage(format!("{option} {}: the same file as {other}", path.display())));
+        }
+        seen.push((option, identity));
+    }
+    Ok(())
 }
 
 /// Plays the capture; when it returns, ports are closed and the output files are complete.
-fn play(eal: &[String], command: &Replay, keys: &KeysFile, frames: u64) -> Result<Outcome, Failure> {
+fn play(
+    eal: &[String],
+    command: &Replay,
+    keys: &KeysFile,
+    frames: u64,
+    prefix: &str,
+) -> Result<Outcome, Failure> {
     let wants = Wants {
-        prefix: format!("ovpn-dpdk-{}", std::process::id()),
+        prefix: prefix.into(),
         transient: true,
         no_huge_mb: Pools::megabytes(MBUFS),
         ..Wants::default()
     };
-    let machine = setup::start(eal, wants, None)?;
+    let mut eal = eal.to_vec();
+    if !eal.iter().any(|word| word.starts_with("--no-shconf") || word.starts_with("--in-memory")) {
+        // Without hugepages there is no --in-memory, and the EAL would leave its files behind.
+        eal.push("--no-shconf".into());
+    }
+    let machine = setup::start(&eal, wants, None)?;
     let pools = Pools::new(&machine.eal, MBUFS)?;
     let open = |name: &str, args: String| port(&machine, &pools, name, &args);
     let nic = open("net_pcap_nic", format!("rx_pcap={}", argument(&command.input)?))?;

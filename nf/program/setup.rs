@@ -3,7 +3,7 @@
 use crate::program::eal_args::{self, Wants};
 use crate::program::exit::Failure;
 use lcore::affinity::CpuSet;
-use lcore::{Eal, Imb, Mempool};
+use lcore::{Eal, Imb, Mempool, RuntimeDir};
 use nf_control::{LogFormat, LogLevel, cpulist};
 use std::sync::Arc;
 use tracing::level_filters::LevelFilter;
@@ -44,10 +44,14 @@ pub fn log(format: LogFormat, level: LogLevel) {
 pub struct Machine {
     /// EAL, up. The caller is not pinned.
     pub eal: Eal,
+    /// The main lcore's CPU.
+    pub main: usize,
     /// Workers' CPUs, at least one.
     pub workers: Vec<usize>,
     /// A manager for the control side, to expand keys with.
     pub imb: Imb,
+    /// Removed after EAL is gone.
+    _runtime: RuntimeDir,
 }
 
 /// CPUs for main and control (the first) and for workers (the rest, or the first if there is no other).
@@ -86,6 +90,14 @@ pub fn start(given: &[String], mut wants: Wants, workers: Option<Vec<usize>>) ->
     // The CPU is looked at first: DPDK's own check is not as clear.
     let mut imb = Imb::new().map_err(Failure::machine)?;
     lcore::imb::known_answer(&mut imb).map_err(Failure::machine)?;
+    let prefix = eal_args::file_prefix(given).unwrap_or(&wants.prefix);
+    let runtime = RuntimeDir::of(prefix);
+    if runtime.in_use() {
+        let folder = runtime.path().display();
+        return Err(Failure::machine(format!(
+            "the name {prefix} is taken: another process runs with this EAL file prefix ({folder}); choose another name"
+        )));
+    }
     wants.lcores = vec![main];
     let arguments = eal_args::complete(given, &wants, eal_args::hugepages_to_be_had());
     if arguments.no_huge {
@@ -93,7 +105,7 @@ pub fn start(given: &[String], mut wants: Wants, workers: Option<Vec<usize>>) ->
     }
     let eal = Eal::init(&arguments.words[1..]).map_err(Failure::machine)?;
     eal.unpin_caller().map_err(Failure::machine)?;
-    Ok(Machine { eal, workers, imb })
+    Ok(Machine { eal, main, workers, imb, _runtime: runtime })
 }
 
 /// The two pools of a process.

@@ -77,14 +77,20 @@ impl Secret<[u8; 32]> {
     }
 }
 
+impl<T: Copy> Secret<T> {
+    /// Overwrites it with zeros that the compiler may not leave out.
+    fn wipe(&mut self) {
+        // SAFETY: `new` allocated these bytes, all initialised, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().cast::<u8>(), Self::layout().size()) }
+            .zeroize();
+    }
+}
+
 impl<T: Copy> Drop for Secret<T> {
     fn drop(&mut self) {
-        let layout = Self::layout();
-        // SAFETY: `new` allocated these bytes, all initialised, with this layout; they are zeroised and freed once.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.0.as_ptr().cast::<u8>(), layout.size()).zeroize();
-            dealloc(self.0.as_ptr().cast(), layout);
-        }
+        self.wipe();
+        // SAFETY: `new` allocated it with this layout; it is freed once.
+        unsafe { dealloc(self.0.as_ptr().cast(), Self::layout()) };
     }
 }
 
@@ -155,10 +161,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_secret_leaves_no_bytes() {
+    fn a_secret_is_wiped_whole_and_has_its_own_lines() {
         // SAFETY: any bytes are a valid array.
-        let secret = unsafe { Secret::new(|to: *mut [u8; 32]| to.write([0xa5; 32])) };
-        assert_eq!(secret.bytes(), &[0xa5; 32]);
+        let mut secret = unsafe { Secret::new(|to: *mut [u8; 100]| to.write([0xa5; 100])) };
+        assert_eq!(secret.get(), &[0xa5; 100]);
+        secret.wipe();
+        assert_eq!(secret.get(), &[0; 100]);
         assert_eq!(secret.0.as_ptr() as usize % LINE, 0);
         assert_eq!(Secret::<imb::gcm_key_data>::layout().size(), 1024);
     }

@@ -69,10 +69,15 @@ impl Buf for Mbuf {
 
     #[inline]
     fn is_private(&self) -> bool {
-        let mut next = Some(self.head());
+        let head = self.head();
+        // A single segment's second line, where `next` is, is left alone.
+        let mut next = Some(head);
         while let Some(m) = next {
             if m.ol_flags & STORAGE != 0 || m.refcnt.load(Ordering::Relaxed) != 1 {
                 return false;
+            }
+            if head.nb_segs == 1 {
+                return true;
             }
             // SAFETY: null or the following segment, which this packet holds a reference to.
             next = unsafe { m.next.as_ref() };
@@ -131,18 +136,13 @@ impl Buf for Mbuf {
 
     #[inline(always)]
     fn prefetch(&self) {
-        let m = self.0.as_ptr().cast::<u8>();
-        prefetch_read(m);
-        prefetch_read(m.wrapping_add(LINE));
-    }
-
-    #[inline(always)]
-    fn prefetch_data(&self) {
-        let head = self.head();
-        let data = head.buf_addr.wrapping_add(head.data_off as usize);
-        // Outer headers and a record's first bytes lie across two lines.
-        prefetch_read(data);
-        prefetch_read(data.wrapping_add(LINE));
+        // Where data begin stands in the descriptor, which is what is being asked for: so the place is guessed at which
+        // `rte_pktmbuf_pool_create` and the drivers put it. A wrong guess costs a line and nothing else.
+        let first = self.0.as_ptr().cast::<u8>();
+        let data = size_of::<dpdk_sys::RteMbuf>() + dpdk_sys::RTE_PKTMBUF_HEADROOM as usize;
+        for at in [0, LINE, data, data + LINE] {
+            prefetch_read(first.wrapping_add(at));
+        }
     }
 
     #[inline(always)]

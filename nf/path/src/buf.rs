@@ -60,10 +60,9 @@ pub trait Buf: Sized {
     /// Forgets everything that was said of the frame that came in (offload flags, VLAN, segmentation size, hash)
     /// and states what it is now.
     fn restate(&mut self, layout: Layout);
-    /// Asks for the buffer's own descriptor lines (both cache lines of an `rte_mbuf`).
+    /// Asks for the buffer's own descriptor lines (both cache lines of an `rte_mbuf`) and for the first lines of data,
+    /// which hold the outer headers. Reads none of them, and never changes a result.
     fn prefetch(&self);
-    /// Asks for the cache line with the first bytes of data. Reads the descriptor, so ask for that earlier.
-    fn prefetch_data(&self) {}
     /// Asks for write ownership of every cache line that holds bytes `[from, from + len)` of the first segment
     /// (the linear part only). Never changes a result; a range that is not inside the
     /// segment is cut.

@@ -200,6 +200,9 @@ impl<B: Buf, A: Aead> Opener<'_, '_, B, A> {
             match self.record(&mut buf, facts, found, &mut window, &mut tally) {
                 Ok(Inner::Packet(_)) => {
                     if out.tunnels[usize::from(found.tunnel)].try_push(buf).is_err() {
+                        // Not delivered, so in no VPN counter.
+                        tally.packets -= 1;
+                        tally.bytes -= facts.ciphertext().1 as u64;
                         self.counters.count(DropReason::TunnelFull, 1);
                     }
                 }

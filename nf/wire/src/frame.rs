@@ -237,6 +237,13 @@ pub fn parse(head: &[u8], frame_len: usize) -> Parsed {
 }
 
 /// [`parse`] without the fast path: every shape of frame, the plain one too.
+/// The common case of [`parse`] in few steps: untagged Ethernet, IPv4 without options, a whole UDP datagram, lengths
+/// that agree. None says nothing but "not that".
+#[inline(always)]
+pub fn parse_plain(head: &[u8], frame_len: usize) -> Option<Datagram> {
+    ipv4::parse_plain(head, frame_len)
+}
+
 #[cold]
 pub(crate) fn parse_any(head: &[u8], frame_len: usize) -> Parsed {
     match ether::layer3(head) {
@@ -259,7 +266,7 @@ pub(crate) fn udp(head: &[u8], l3: usize, l4: usize, end: usize, layer3: &Layer3
     let ports = u32::from_be_bytes([h[0], h[1], h[2], h[3]]);
     let len = usize::from(u16::from_be_bytes([h[4], h[5]]));
     let outer = Outer::new(layer3, tags, ports);
-    if len < 8 || l4 + len != end {
+    if l4 + len != end {
         return Parsed::Broken(Lie::Udp, outer);
     }
     let Ok(payload) = u16::try_from(l4 + 8) else {

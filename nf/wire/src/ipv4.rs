@@ -14,7 +14,7 @@ const OFFSET: u16 = 0x1fff;
 
 /// The common case in few steps: untagged Ethernet, IPv4 without options, a whole UDP datagram, lengths that agree.
 /// None says nothing but "not that".
-#[inline]
+#[inline(always)]
 pub(crate) fn parse_plain(head: &[u8], frame_len: usize) -> Option<Datagram> {
     const L3: usize = ether::HEADER_LEN;
     const L4: usize = L3 + HEADER_LEN;

@@ -9,10 +9,12 @@ use crate::burst::MAX_BURST;
 use arrayvec::ArrayVec;
 use nf_wire::frame::{Datagram, Outer};
 use nf_wire::record::{AAD_LEN, HeaderWord, OVERHEAD, WORD_LEN};
-use nf_wire::{ipv4, ipv6};
 
 /// The most records in one batch.
 pub const MAX_BATCH: u16 = 64;
+
+/// Offset of the next-header field in the IPv6 header (RFC 8200 section 3).
+const NEXT_HEADER: usize = 6;
 
 /// What parsing found of one record, once: one cache line beside the burst.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +54,7 @@ impl Facts {
     };
 
     /// The facts of a record in `buf`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new<B: Buf>(buf: &B, udp: &Datagram, word: HeaderWord, tunnel: u8) -> Self {
         let bare = udp.outer.is_v6() || udp.outer.options_len() == 0;
         Facts {
@@ -86,12 +88,12 @@ impl Facts {
         self.word == other.word && self.outer.same(&other.outer) && self.sums == other.sums
     }
 
+    /// The extension headers, from the IPv6 header's next-header field on, which names the first of them. What lies
+    /// between (hop limit, addresses) agrees by then.
     fn extension_headers<'b, B: Buf>(&self, buf: Option<&'b B>) -> Option<&'b [u8]> {
-        buf?.data().get(usize::from(self.l3) + ipv6::HEADER_LEN..usize::from(self.payload) - 8)
+        buf?.data().get(usize::from(self.l3) + NEXT_HEADER..usize::from(self.payload) - 8)
     }
 }
-
-const _: () = assert!(ipv4::HEADER_LEN < ipv6::HEADER_LEN);
 
 /// Records that agree, in order of arrival. Only [`Builder`] makes one, which proves that they do.
 #[derive(Clone, Copy, Debug)]

@@ -24,7 +24,7 @@ impl Listeners {
     }
 
     /// The tunnel that listens where this datagram goes.
-    #[inline]
+    #[inline(always)]
     pub fn tunnel(&self, outer: &Outer) -> Option<u8> {
         let to = outer.endpoint();
         self.0.iter().find(|(e, _)| *e == to).map(|(_, t)| *t)
@@ -52,7 +52,17 @@ pub enum Class {
     Drop(DropReason, Outer),
 }
 
-/// Classifies one single-segment frame, or the first segment of one with `scattered`.
+/// The common case: a DATA_V2 datagram to a listening address whose checksums are right. None says nothing but "not
+/// that": [`classify`] says what it is.
+#[inline(always)]
+pub fn record<B: Buf>(buf: &B, udp: &Datagram, listeners: &Listeners) -> Option<Facts> {
+    let tunnel = listeners.tunnel(&udp.outer)?;
+    let word = word(buf, udp)?;
+    let ours = word.opcode() == DATA_V2 && checksums(buf, udp).is_ok();
+    ours.then(|| Facts::new(buf, udp, word, tunnel))
+}
+
+/// Classifies one frame.
 #[inline]
 pub fn classify<B: Buf>(buf: &B, parsed: Parsed, listeners: &Listeners) -> Class {
     match parsed {
@@ -69,16 +79,13 @@ pub fn classify<B: Buf>(buf: &B, parsed: Parsed, listeners: &Listeners) -> Class
 }
 
 /// A datagram to a listening address.
-#[inline]
 fn datagram<B: Buf>(buf: &B, udp: &Datagram, tunnel: u8) -> Class {
-    let payload = usize::from(udp.payload);
     if usize::from(udp.payload_len) < WORD_LEN {
         return Class::Drop(DropReason::TooShort, udp.outer);
     }
-    let Some(word) = buf.data().get(payload..).and_then(|p| p.first_chunk()) else {
+    let Some(word) = word(buf, udp) else {
         return Class::Drop(DropReason::Scattered, udp.outer);
     };
-    let word = HeaderWord(u32::from_be_bytes(*word));
     match word.opcode() {
         DATA_V2 => match checksums(buf, udp) {
             Ok(()) => Class::Record(Facts::new(buf, udp, word, tunnel)),
@@ -89,9 +96,19 @@ fn datagram<B: Buf>(buf: &B, udp: &Datagram, tunnel: u8) -> Class {
     }
 }
 
+/// The first 32 bits of the payload, where it has as many and they lie in the first segment.
+#[inline(always)]
+fn word<B: Buf>(buf: &B, udp: &Datagram) -> Option<HeaderWord> {
+    if usize::from(udp.payload_len) < WORD_LEN {
+        return None;
+    }
+    let word = buf.data().get(usize::from(udp.payload)..)?.first_chunk()?;
+    Some(HeaderWord(u32::from_be_bytes(*word)))
+}
+
 /// The outer checksums of a record: the port's verdict where it has one, else the IPv4 header's in software. The
 /// UDP checksum is not verified in software, since the tag covers what matters.
-#[inline]
+#[inline(always)]
 fn checksums<B: Buf>(buf: &B, udp: &Datagram) -> Result<(), DropReason> {
     let seen = buf.rx_checksums();
     if !udp.outer.is_v6() {
@@ -111,7 +128,7 @@ fn checksums<B: Buf>(buf: &B, udp: &Datagram) -> Result<(), DropReason> {
     Ok(())
 }
 
-#[inline]
+#[inline(always)]
 fn header_ok(frame: &[u8], udp: &Datagram) -> bool {
     let l3 = usize::from(udp.l3);
     if udp.outer.options_len() == 0 {

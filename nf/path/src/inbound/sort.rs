@@ -1,18 +1,17 @@
 //! Stages 1 to 3 over one burst: every frame is parsed, classified, and put where it belongs.
 
 use super::batch::Facts;
-use super::classify::{Class, classify};
+use super::classify::{Class, classify, record};
 use super::{Inbound, parse};
 use crate::aead::Aead;
 use crate::buf::Buf;
 use crate::burst::{Frames, Now, Outputs};
 use crate::fragments::{Fragments, Reassembly};
 use crate::verdict::DropReason;
-use nf_wire::frame::{Fragment, Outer};
+use nf_wire::frame::{Datagram, Fragment, Outer, Parsed};
 
-/// How many frames ahead the buffer's descriptor is asked for, and then its first line of data.
-const DESCRIPTOR_AHEAD: usize = 6;
-const DATA_AHEAD: usize = 3;
+/// How many frames ahead a buffer's first lines are asked for.
+const AHEAD: usize = 12;
 
 impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
     /// Empties `rx`: records are left in their slots with their facts beside them, and in batches.
@@ -21,52 +20,59 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
         for (slot, buf) in self.slots.iter_mut().zip(rx.drain(..)) {
             *slot = Some(buf);
         }
-        self.slots[..frames.min(DESCRIPTOR_AHEAD)].iter().flatten().for_each(B::prefetch);
-        self.slots[..frames.min(DATA_AHEAD)].iter().flatten().for_each(B::prefetch_data);
-        let mut bytes = 0;
+        self.slots[..frames.min(AHEAD)].iter().flatten().for_each(B::prefetch);
+        let (mut bytes, mut records) = (0, 0);
         for slot in 0..frames {
-            if let Some(Some(later)) = self.slots[..frames].get(slot + DESCRIPTOR_AHEAD) {
+            if let Some(Some(later)) = self.slots[..frames].get(slot + AHEAD) {
                 later.prefetch();
-            }
-            if let Some(Some(later)) = self.slots[..frames].get(slot + DATA_AHEAD) {
-                later.prefetch_data();
             }
             let Some(buf) = &self.slots[slot] else { continue };
             bytes += buf.packet_len() as u64;
-            if buf.segments() == 1 {
-                let class = classify(buf, parse::parse(buf), &self.listeners);
-                self.place(slot, class, now, out);
-            } else {
+            if buf.segments() != 1 {
                 self.scattered(slot, now, out);
+                continue;
+            }
+            let plain = parse::plain(buf);
+            match plain.as_ref().and_then(|udp| record(buf, udp, &self.listeners)) {
+                Some(facts) => {
+                    self.facts[slot] = facts;
+                    records += 1;
+                    self.builder.add(slot as u16, &self.facts, &self.slots[..]);
+                }
+                None => self.other(slot, plain, now, out),
             }
         }
+        self.counters.records.add(records);
         self.counters.nic_rx.add(frames as u64);
         self.counters.nic_rx_bytes.add(bytes);
     }
 
+    /// Any frame but the common record.
+    #[inline(never)]
+    fn other(&mut self, slot: usize, plain: Option<Datagram>, now: Now, out: &mut Outputs<B>) {
+        let Some(buf) = &self.slots[slot] else { return };
+        let parsed = plain.map_or_else(|| parse::parse(buf), Parsed::Udp);
+        let class = classify(buf, parsed, &self.listeners);
+        self.place(slot, class, now, out);
+    }
+
     /// Puts one classified frame where it belongs.
-    #[inline]
     fn place(&mut self, slot: usize, class: Class, now: Now, out: &mut Outputs<B>) {
         match class {
             Class::Record(facts) => {
                 self.facts[slot] = facts;
-                self.record(slot);
+                self.counters.records.add(1);
+                self.builder.add(slot as u16, &self.facts, &self.slots[..]);
             }
-            Class::Host => self.to_host(slot, out),
+            Class::Host => self.pass_to_host(slot, out),
             Class::Daemon(outer) => {
                 self.builder.interrupt(&outer, &self.facts);
                 self.counters.to_daemon.add(1);
-                self.to_host(slot, out);
+                self.pass_to_host(slot, out);
             }
             Class::Drop(reason, outer) => self.refuse(slot, reason, &outer),
             Class::Fragment(at) => self.fragment(slot, &at, now, out),
         }
-    }
-
-    #[inline]
-    fn record(&mut self, slot: usize) {
-        self.counters.records.add(1);
-        self.builder.add(slot as u16, &self.facts, &self.slots[..]);
     }
 
     #[cold]
@@ -77,7 +83,7 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
     }
 
     /// Hands the frame in `slot` to the host port as it is.
-    fn to_host(&mut self, slot: usize, out: &mut Outputs<B>) {
+    fn pass_to_host(&mut self, slot: usize, out: &mut Outputs<B>) {
         if let Some(buf) = self.slots[slot].take() {
             self.host(buf, out);
         }

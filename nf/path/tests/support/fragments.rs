@@ -29,7 +29,12 @@ pub struct Ledger {
 
 impl Default for Ledger {
     fn default() -> Self {
-        Ledger { made: Cell::new(0), absorbed: Cell::new(0), pending: Cell::new(0), large: Cell::new(usize::MAX) }
+        Ledger {
+            made: Cell::new(0),
+            absorbed: Cell::new(0),
+            pending: Cell::new(0),
+            large: Cell::new(usize::MAX),
+        }
     }
 }
 
@@ -60,7 +65,11 @@ impl Ledger {
     }
 
     fn large(&self, frame: &[u8]) -> Option<HeapBuf> {
-        let left = self.large.get().checked_sub(1).filter(|_| frame.len() <= LARGE_LEN)?;
+        let left = self
+            .large
+            .get()
+            .checked_sub(1)
+            .filter(|_| frame.len() <= LARGE_LEN)?;
         self.large.set(left);
         Some(HeapBuf::sized(frame, HEADROOM, HEADROOM + LARGE_LEN))
     }
@@ -145,11 +154,17 @@ pub struct TwinFragments {
 impl TwinFragments {
     /// Nothing waits yet.
     pub fn new(ledger: Rc<Ledger>) -> Self {
-        TwinFragments { waiting: Vec::new(), ledger, next_id: 1 }
+        TwinFragments {
+            waiting: Vec::new(),
+            ledger,
+            next_id: 1,
+        }
     }
 
     fn count_pending(&self) {
-        self.ledger.pending.set(self.waiting.iter().map(|w| w.parts.len() as u64).sum());
+        self.ledger
+            .pending
+            .set(self.waiting.iter().map(|w| w.parts.len() as u64).sum());
     }
 }
 
@@ -176,13 +191,27 @@ impl Fragments<HeapBuf> for TwinFragments {
             Some(index) => index,
             None if self.waiting.len() == DATAGRAMS => return Reassembly::Refused(1),
             None => {
-                self.waiting.push(Waiting { key, since: now.cycles, end: None, parts: Vec::new() });
+                self.waiting.push(Waiting {
+                    key,
+                    since: now.cycles,
+                    end: None,
+                    parts: Vec::new(),
+                });
                 self.waiting.len() - 1
             }
         };
         let waiting = &mut self.waiting[index];
         let plain = at.plain;
-        let result = if !waiting.take(Part { from, to, at: *at, buf: fragment }, more) || !plain {
+        let result = if !waiting.take(
+            Part {
+                from,
+                to,
+                at: *at,
+                buf: fragment,
+            },
+            more,
+        ) || !plain
+        {
             Reassembly::Refused(self.waiting.swap_remove(index).parts.len() as u32)
         } else if waiting.is_whole() {
             let mut waiting = self.waiting.swap_remove(index);
@@ -215,7 +244,11 @@ impl Fragments<HeapBuf> for TwinFragments {
         let frame = whole.to_vec();
         let v6 = frame[12..14] == [0x86, 0xdd];
         self.next_id += 1;
-        let fragments = if v6 { fragment_v6(&frame, MTU, self.next_id) } else { fragment_v4(&frame, MTU) };
+        let fragments = if v6 {
+            fragment_v6(&frame, MTU, self.next_id)
+        } else {
+            fragment_v4(&frame, MTU)
+        };
         self.ledger.turned(1, fragments.len() as u64);
         fragments.iter().for_each(|fragment| sink(HeapBuf::new(fragment)));
         true

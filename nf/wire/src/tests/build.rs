@@ -89,6 +89,13 @@ impl Default for V4 {
 }
 
 impl V4 {
+    /// The frame with some fields changed.
+    pub fn with(change: impl FnOnce(&mut V4)) -> Vec<u8> {
+        let mut fields = V4::default();
+        change(&mut fields);
+        fields.frame()
+    }
+
     /// The IP packet alone.
     pub fn packet(&self) -> Vec<u8> {
         assert_eq!(self.options.len() % 4, 0);
@@ -178,6 +185,13 @@ impl Default for V6 {
 }
 
 impl V6 {
+    /// The frame with some fields changed.
+    pub fn with(change: impl FnOnce(&mut V6)) -> Vec<u8> {
+        let mut fields = V6::default();
+        change(&mut fields);
+        fields.frame()
+    }
+
     pub fn packet(&self) -> Vec<u8> {
         let mut body = self.body.clone().unwrap_or_else(|| self.udp.bytes());
         let mut next = self.protocol;

@@ -16,20 +16,10 @@ fn untagged() {
 fn one_802_1q_tag() {
     let tags = vec![(0x8100, 0xb007)];
     assert_eq!(
-        places(&datagram(
-            &V4 {
-                tags: tags.clone(),
-                ..V4::default()
-            }
-            .frame()
-        )),
+        places(&datagram(&V4::with(|f| f.tags = tags.clone()))),
         (18, 38, 46, 40)
     );
-    let frame = V6 {
-        tags,
-        ..V6::default()
-    }
-    .frame();
+    let frame = V6::with(|f| f.tags = tags.clone());
     assert_eq!(places(&datagram(&frame)), (18, 58, 66, 40));
     let seen = ether::layer3(&frame);
     assert_eq!(
@@ -50,11 +40,7 @@ fn one_802_1q_tag() {
 fn qinq_with_a_service_tag_outside_or_without_one() {
     for (tpid, service) in [(0x88a8, 1), (0x8100, 0)] {
         let tags = vec![(tpid, 0x2064), (0x8100, 7)];
-        let frame = V4 {
-            tags: tags.clone(),
-            ..V4::default()
-        }
-        .frame();
+        let frame = V4::with(|f| f.tags = tags.clone());
         assert_eq!(places(&datagram(&frame)), (22, 42, 50, 40));
         let seen = ether::layer3(&frame);
         assert_eq!(
@@ -70,13 +56,7 @@ fn qinq_with_a_service_tag_outside_or_without_one() {
             ))
         );
         assert_eq!(
-            places(&datagram(
-                &V6 {
-                    tags,
-                    ..V6::default()
-                }
-                .frame()
-            )),
+            places(&datagram(&V6::with(|f| f.tags = tags.clone()))),
             (22, 62, 70, 40)
         );
     }
@@ -84,30 +64,14 @@ fn qinq_with_a_service_tag_outside_or_without_one() {
 
 #[test]
 fn three_tags_are_not_ours() {
-    assert!(is_other(
-        &V4 {
-            tags: TRIPLE.to_vec(),
-            ..V4::default()
-        }
-        .frame()
-    ));
-    assert!(is_other(
-        &V6 {
-            tags: TRIPLE.to_vec(),
-            ..V6::default()
-        }
-        .frame()
-    ));
+    assert!(is_other(&V4::with(|f| f.tags = TRIPLE.to_vec())));
+    assert!(is_other(&V6::with(|f| f.tags = TRIPLE.to_vec())));
 }
 
 #[test]
 fn a_frame_cut_in_its_ethernet_header_or_tags() {
     for tags in [&TRIPLE[..0], &TRIPLE[..1], &TRIPLE[..2], &TRIPLE[..]] {
-        let frame = V4 {
-            tags: tags.to_vec(),
-            ..V4::default()
-        }
-        .frame();
+        let frame = V4::with(|f| f.tags = tags.to_vec());
         for len in 0..14 + 4 * tags.len() {
             assert_eq!(ether::layer3(&frame[..len]), None, "{len}");
             assert!(is_other(&frame[..len]), "{len}");

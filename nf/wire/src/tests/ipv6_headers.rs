@@ -94,16 +94,7 @@ fn segments_left_mean_that_it_has_not_arrived() {
 fn no_next_header_esp_and_whatever_is_no_udp() {
     let walked = NUMBERS.map(|n| n.0);
     for protocol in (0..=255u8).filter(|p| *p != 17 && *p != 44 && *p != 51 && !walked.contains(p)) {
-        assert!(
-            is_other(
-                &V6 {
-                    protocol,
-                    ..V6::default()
-                }
-                .frame()
-            ),
-            "{protocol}"
-        );
+        assert!(is_other(&V6::with(|f| f.protocol = protocol)), "{protocol}");
         let behind = V6 {
             protocol,
             ..with(&[extension(60, 1), extension(0, 1)])
@@ -156,6 +147,22 @@ fn headers_that_end_early() {
 }
 
 #[test]
+fn an_extension_header_cut_by_the_first_segment_hides_what_follows() {
+    for room in [0, 7, 8, 48] {
+        let frame = V6::with(|f| {
+            f.extensions = vec![extension(60, 3)];
+            f.len = Some(24 + room);
+        });
+        for head in 54..78 {
+            assert!(
+                matches!(parse(&frame[..head], frame.len()), Parsed::Other),
+                "{head}"
+            );
+        }
+    }
+}
+
+#[test]
 fn an_extension_header_that_says_it_is_longer_than_the_frame() {
     for number in NUMBERS.map(|n| n.0).into_iter().chain([51]) {
         // The one that lies is followed, by its own word, by another that is not there.
@@ -168,22 +175,14 @@ fn an_extension_header_that_says_it_is_longer_than_the_frame() {
 #[test]
 fn encapsulated_copies_are_not_ours() {
     for (protocol, packet) in [(41, V6::default().packet()), (4, V4::default().packet())] {
-        assert!(is_other(
-            &V6 {
-                protocol,
-                body: Some(packet),
-                ..V6::default()
-            }
-            .frame()
-        ));
+        assert!(is_other(&V6::with(|f| {
+            f.protocol = protocol;
+            f.body = Some(packet);
+        })));
     }
     let gre = [&[0, 0, 0x86, 0xdd], &V6::default().packet()[..]].concat();
-    assert!(is_other(
-        &V6 {
-            protocol: 47,
-            body: Some(gre),
-            ..V6::default()
-        }
-        .frame()
-    ));
+    assert!(is_other(&V6::with(|f| {
+        f.protocol = 47;
+        f.body = Some(gre);
+    })));
 }

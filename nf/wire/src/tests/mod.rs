@@ -10,6 +10,7 @@ mod oracle;
 mod outer;
 mod props;
 mod record;
+mod udp;
 
 use crate::frame::{Datagram, Fragment, Lie, Outer, Parsed, parse};
 

@@ -30,199 +30,65 @@ fn compare(a: &[u8], b: &[u8], expected: Alike, what: &str) {
     }
 }
 
+type Change<T> = (fn(&mut T), Alike, &'static str);
+
+const IPV4: [Change<V4>; 16] = [
+    (|_| (), SAME, "itself"),
+    (|f| f.id = 0x4321, SAME, "id"),
+    (|f| f.checksum = 1, SAME, "header checksum"),
+    (|f| f.udp.checksum = 0, SAME, "UDP checksum"),
+    (|f| f.udp = Udp::of(1200), SAME, "lengths and contents"),
+    (|f| f.trailing = vec![0; 5], SAME, "padding"),
+    (|f| f.tos = 1, FLOW, "ECN"),
+    (|f| f.tos = 0x80, FLOW, "DSCP"),
+    (|f| f.ttl = 63, FLOW, "time to live"),
+    (|f| f.fragment = 0x4000, FLOW, "don't fragment"),
+    (|f| f.options = vec![0; 4], FLOW, "options"),
+    (|f| f.tags = vec![(0x8100, 0)], FLOW, "a tag of zeros"),
+    (|f| f.udp.src = 40001, ADDRESSES, "source port"),
+    (|f| f.udp.dst = 1195, ADDRESSES, "destination port"),
+    (|f| f.src[3] ^= 1, NOTHING, "source"),
+    (|f| f.dst[0] ^= 0x80, NOTHING, "destination"),
+];
+
+const IPV6: [Change<V6>; 12] = [
+    (|_| (), SAME, "itself"),
+    (|f| f.udp.checksum = 1, SAME, "UDP checksum"),
+    (|f| f.udp = Udp::of(1200), SAME, "lengths and contents"),
+    (|f| f.traffic_class = 1, FLOW, "ECN"),
+    (|f| f.traffic_class = 0x80, FLOW, "traffic class"),
+    (|f| f.flow_label = 1, FLOW, "flow label"),
+    (|f| f.flow_label = 0x8_0000, FLOW, "flow label"),
+    (|f| f.hop_limit = 63, FLOW, "hop limit"),
+    (
+        |f| f.extensions = vec![extension(60, 1)],
+        FLOW,
+        "extension headers",
+    ),
+    (|f| f.tags = vec![(0x8100, 0)], FLOW, "a tag of zeros"),
+    (|f| f.udp.src = 40001, ADDRESSES, "source port"),
+    (|f| f.udp.dst = 1195, ADDRESSES, "destination port"),
+];
+
 #[test]
 fn ipv4_field_by_field() {
-    let v4 = V4::default;
-    let udp = |udp| V4 { udp, ..V4::default() };
-    let u = Udp::default;
-    for (other, expected, what) in [
-        (v4(), SAME, "itself"),
-        (V4 { id: 0x4321, ..v4() }, SAME, "id"),
-        (V4 { checksum: 1, ..v4() }, SAME, "header checksum"),
-        (udp(Udp { checksum: 0, ..u() }), SAME, "UDP checksum"),
-        (udp(Udp::of(1200)), SAME, "lengths and contents"),
-        (
-            V4 {
-                trailing: vec![0; 5],
-                ..v4()
-            },
-            SAME,
-            "padding",
-        ),
-        (V4 { tos: 1, ..v4() }, FLOW, "ECN"),
-        (V4 { tos: 0x80, ..v4() }, FLOW, "DSCP"),
-        (V4 { ttl: 63, ..v4() }, FLOW, "time to live"),
-        (
-            V4 {
-                fragment: 0x4000,
-                ..v4()
-            },
-            FLOW,
-            "don't fragment",
-        ),
-        (
-            V4 {
-                options: vec![0; 4],
-                ..v4()
-            },
-            FLOW,
-            "options",
-        ),
-        (
-            V4 {
-                tags: vec![(0x8100, 0)],
-                ..v4()
-            },
-            FLOW,
-            "a tag of zeros",
-        ),
-        (udp(Udp { src: 40001, ..u() }), ADDRESSES, "source port"),
-        (udp(Udp { dst: 1195, ..u() }), ADDRESSES, "destination port"),
-        (
-            V4 {
-                src: [198, 51, 100, 6],
-                ..v4()
-            },
-            NOTHING,
-            "source",
-        ),
-        (
-            V4 {
-                dst: [64, 0, 2, 1],
-                ..v4()
-            },
-            NOTHING,
-            "destination",
-        ),
-    ] {
-        compare(&v4().frame(), &other.frame(), expected, what);
+    for (change, expected, what) in IPV4 {
+        compare(&V4::default().frame(), &V4::with(change), expected, what);
     }
 }
 
 #[test]
 fn ipv6_field_by_field() {
-    let v6 = V6::default;
-    let udp = |udp| V6 { udp, ..V6::default() };
-    let flip = |mut a: [u8; 16], i: usize| {
-        a[i] ^= 0x10;
-        a
-    };
-    for (other, expected, what) in [
-        (v6(), SAME, "itself"),
-        (udp(Udp::of(1200)), SAME, "lengths and contents"),
-        (
-            udp(Udp {
-                checksum: 1,
-                ..Udp::default()
-            }),
-            SAME,
-            "UDP checksum",
-        ),
-        (
-            V6 {
-                traffic_class: 1,
-                ..v6()
-            },
-            FLOW,
-            "ECN",
-        ),
-        (
-            V6 {
-                traffic_class: 0x80,
-                ..v6()
-            },
-            FLOW,
-            "traffic class",
-        ),
-        (
-            V6 {
-                flow_label: 1,
-                ..v6()
-            },
-            FLOW,
-            "flow label",
-        ),
-        (
-            V6 {
-                flow_label: 0x8_0000,
-                ..v6()
-            },
-            FLOW,
-            "flow label",
-        ),
-        (
-            V6 {
-                hop_limit: 63,
-                ..v6()
-            },
-            FLOW,
-            "hop limit",
-        ),
-        (
-            V6 {
-                extensions: vec![extension(60, 1)],
-                ..v6()
-            },
-            FLOW,
-            "extension headers",
-        ),
-        (
-            V6 {
-                tags: vec![(0x8100, 0)],
-                ..v6()
-            },
-            FLOW,
-            "a tag of zeros",
-        ),
-        (
-            udp(Udp {
-                src: 40001,
-                ..Udp::default()
-            }),
-            ADDRESSES,
-            "source port",
-        ),
-        (
-            udp(Udp {
-                dst: 1195,
-                ..Udp::default()
-            }),
-            ADDRESSES,
-            "destination port",
-        ),
-    ] {
-        compare(&v6().frame(), &other.frame(), expected, what);
+    let base = V6::default().frame();
+    for (change, expected, what) in IPV6 {
+        compare(&base, &V6::with(change), expected, what);
     }
     for i in 0..16 {
-        compare(
-            &v6().frame(),
-            &V6 {
-                src: flip(v6().src, i),
-                ..v6()
-            }
-            .frame(),
-            NOTHING,
-            "source",
-        );
-        compare(
-            &v6().frame(),
-            &V6 {
-                dst: flip(v6().dst, i),
-                ..v6()
-            }
-            .frame(),
-            NOTHING,
-            "destination",
-        );
+        compare(&base, &V6::with(|f| f.src[i] ^= 0x10), NOTHING, "source");
+        compare(&base, &V6::with(|f| f.dst[i] ^= 0x10), NOTHING, "destination");
     }
-    let two = |units: u8| {
-        V6 {
-            extensions: vec![extension(60, units)],
-            ..v6()
-        }
-        .frame()
-    };
-    compare(&two(1), &two(2), FLOW, "bytes of extension headers");
+    let units = |units| V6::with(|f| f.extensions = vec![extension(60, units)]);
+    compare(&units(1), &units(2), FLOW, "bytes of extension headers");
 }
 
 #[test]
@@ -242,20 +108,8 @@ fn every_difference_in_the_tags() {
     for (i, a) in kinds.iter().enumerate() {
         for (j, b) in kinds.iter().enumerate() {
             let expected = if i == j { SAME } else { FLOW };
-            let v4 = |tags: &[_]| {
-                V4 {
-                    tags: tags.to_vec(),
-                    ..V4::default()
-                }
-                .frame()
-            };
-            let v6 = |tags: &[_]| {
-                V6 {
-                    tags: tags.to_vec(),
-                    ..V6::default()
-                }
-                .frame()
-            };
+            let v4 = |tags: &[_]| V4::with(|f| f.tags = tags.to_vec());
+            let v6 = |tags: &[_]| V6::with(|f| f.tags = tags.to_vec());
             compare(&v4(a), &v4(b), expected, &format!("{a:x?} {b:x?}"));
             compare(&v6(a), &v6(b), expected, &format!("{a:x?} {b:x?}"));
         }
@@ -329,14 +183,7 @@ fn ipv4_and_ipv6_with_the_same_bits_are_different() {
 #[test]
 fn a_fragment_has_the_addresses_of_its_datagram() {
     let whole = datagram(&V4::default().frame()).outer;
-    let piece = fragment(
-        &V4 {
-            fragment: 0x2000,
-            ..V4::default()
-        }
-        .frame(),
-    )
-    .outer;
+    let piece = fragment(&V4::with(|f| f.fragment = 0x2000)).outer;
     assert!(whole.same_addresses(&piece) && !whole.same_flow(&piece));
     assert!(whole.endpoint().same_address(&piece.endpoint()));
 }
@@ -355,16 +202,12 @@ fn none_is_nobody() {
         dst: 0,
         ..Udp::default()
     };
-    let zeros = datagram(
-        &V4 {
-            src: [0; 4],
-            dst: [0; 4],
-            ttl: 0,
-            udp: zeros,
-            ..V4::default()
-        }
-        .frame(),
-    )
+    let zeros = datagram(&V4::with(|f| {
+        f.src = [0; 4];
+        f.dst = [0; 4];
+        f.ttl = 0;
+        f.udp = zeros;
+    }))
     .outer;
     assert!(!none.same_flow(&zeros) && !none.same_addresses(&zeros));
 }

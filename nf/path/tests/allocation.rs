@@ -1,0 +1,98 @@
+//! Nothing is allocated between the first and the last stage.
+
+use allocation_counter::measure;
+use nf_path::aead::Aead;
+use nf_path::burst::{Frames, MAX_BURST, Outputs};
+use nf_path::counters::Counters;
+use nf_path::inbound::classify::Listeners;
+use nf_path::inbound::{Inbound, Tuning, Tunnel};
+use nf_path::twin::{HeapBuf, SoftAead, SoftKey};
+use nf_path::verdict::DropReason;
+use nf_state::{Lookahead, Scope};
+use nf_wire::keepalive::PING;
+use std::sync::Arc;
+
+#[allow(dead_code, unused_imports, reason = "the bed is for the other tests")]
+mod support;
+use support::*;
+
+/// [`SoftAead`] with one allocation per record.
+struct Wasteful(SoftAead);
+
+impl Aead for Wasteful {
+    type Key = SoftKey;
+
+    fn open(&mut self, key: &SoftKey, nonce: &[u8; 12], aad: &[u8; 8], text: &mut [u8]) -> [u8; 16] {
+        std::hint::black_box(Box::new(*nonce));
+        self.0.open(key, nonce, aad, text)
+    }
+
+    fn prefetch_key(&self, key: &SoftKey) {
+        self.0.prefetch_key(key);
+    }
+}
+
+/// Records of every kind, control packets and foreign frames: a full burst from packet id `base` on.
+fn burst(base: u32) -> Frames<HeapBuf> {
+    let mut frames = Frames::new();
+    for i in 0..MAX_BURST as u32 {
+        let (peer, id) = (i / 4 % 8 + 1, base + i);
+        let payload = |payload: &[u8]| HeapBuf::new(&outer(peer).payload(payload).build());
+        frames.push(match i % 16 {
+            3 => payload(&record_of(peer, 0, id, &PING)),
+            5 => payload(&record_of(peer, 7, id, b"no key")),
+            7 => payload(&record_of(99, 0, id, b"no peer")),
+            9 => payload(&record_of(peer, 0, id, b"no ip")),
+            11 => control(peer),
+            13 => {
+                let mut forged = frame(peer, id, 100);
+                forged[100] ^= 1;
+                HeapBuf::new(&forged)
+            }
+            _ => buf(peer, id, if i % 7 == 0 { 1400 } else { 100 }),
+        });
+    }
+    frames
+}
+
+/// Allocations in one warm burst.
+fn allocations<A: Aead<Key = SoftKey>>(aead: A, batch: bool) -> u64 {
+    let mut listeners = Listeners::default();
+    listeners.add(LISTEN_V4.parse().unwrap(), 0);
+    let tunnel: Tunnel<SoftKey> = Tunnel {
+        peers: peers(),
+        sources: None,
+        interface: INTERFACE,
+    };
+    let tuning = Tuning {
+        batch,
+        lookahead: Lookahead {
+            distance: 2,
+            scope: Scope::Burst,
+        },
+    };
+    let counters = Arc::new(Counters::default());
+    let fragments = TwinFragments::new(Default::default());
+    let mut inbound = Inbound::new(listeners, vec![tunnel], tuning, aead, fragments, counters.clone());
+    let mut out = Outputs::new(1);
+    inbound.process(&mut burst(1), Default::default(), &mut out);
+    let (warm, mut second) = (out.tunnels[0].len(), burst(1000));
+    out.tunnels[0].clear();
+    out.host.clear();
+    let info = measure(|| inbound.process(&mut second, Default::default(), &mut out));
+    assert!(warm > 100 && out.tunnels[0].len() == warm && out.host.len() == 16);
+    assert_eq!(counters.dropped(DropReason::BadTag), 32);
+    info.count_total
+}
+
+#[test]
+fn a_burst_allocates_nothing() {
+    assert_eq!(allocations(SoftAead::new(), true), 0);
+    assert_eq!(allocations(SoftAead::new(), false), 0);
+}
+
+#[test]
+fn an_allocation_would_be_seen() {
+    let records = allocations(Wasteful(SoftAead::new()), true);
+    assert!(records > 100, "{records} allocations");
+}

@@ -1,0 +1,176 @@
+//! `run`: the gateway. Configuration, EAL, ports, worker, control loop, drain, in this order.
+
+pub mod answers;
+pub mod gateway;
+pub mod plan;
+
+use crate::program::cli::Run;
+use crate::program::eal_args::{Wants, is_pci_address};
+use crate::program::exit::Failure;
+use crate::program::setup::{self, Machine, Pools};
+use crate::program::table::{LcoreRow, PortRow, Table};
+use answers::Gateway;
+use gateway::{Handle, Ports, Running};
+use nf_control::Config;
+use nf_control::cpulist::CpuList;
+use plan::Plan;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often the control side looks around.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Runs the command.
+pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
+    let signals = Signals::catch()?;
+    let config = Config::load(&command.config).map_err(Failure::usage)?;
+    let plan = Plan::new(&config)?;
+    setup::log(config.log.format, config.log.level);
+    plan.warnings.iter().for_each(|w| tracing::warn!("{w}"));
+    let given: Vec<String> = eal.iter().chain(&config.eal).cloned().collect();
+    let wants = Wants {
+        prefix: config.name.clone(),
+        pci: Some(config.nic.port.clone()).filter(|p| is_pci_address(p)).into_iter().collect(),
+        no_huge_mb: Pools::megabytes(plan.mbufs),
+        ..Wants::default()
+    };
+    let machine = setup::start(&given, wants, plan.workers.clone())?;
+    let cpu = choose_cpu(&machine)?;
+    let pools = Pools::new(&machine.eal, plan.mbufs)?;
+    let ports = Ports::open(&machine, &config, &plan, &pools)?;
+    let mut stats = command.stats_period.map(|s| Stats::new(&config.name, Duration::from_secs(s)));
+    let worker = gateway::launch(&machine, &config, &plan, &ports, &pools, cpu)?;
+    let answers = Gateway::new(vec![worker.handle.clone()], plan.tuning);
+    let serving = lcore::telemetry::serve(&machine.eal, answers::COMMANDS, Box::new(answers));
+    let watched = match &serving {
+        Ok(_) => {
+            ready(&config);
+            watch(&signals, command.exit_after_idle, &worker, &ports, &mut stats)
+        }
+        Err(_) => Ok(()),
+    };
+    let handle = worker.handle.clone();
+    let stopped = worker.stop();
+    handle.mailbox.replies().for_each(drop);
+    if let Some(stats) = &mut stats {
+        stats.print(&ports, &handle, true);
+    }
+    drop(serving.map_err(Failure::machine)?);
+    stopped.and(watched)?;
+    tracing::info!("done");
+    Ok(())
+}
+
+/// The CPU of the one worker that this version runs. What is not as configured is said.
+fn choose_cpu(machine: &Machine) -> Result<usize, Failure> {
+    let Some((&cpu, idle)) = machine.workers.split_first() else {
+        return Err(Failure::machine("no CPU is left for a worker"));
+    };
+    if cpu == machine.main {
+        tracing::warn!("CPU {cpu} is shared by the worker and the control side: give the worker one of its own");
+    }
+    if !idle.is_empty() {
+        tracing::info!("one worker, on CPU {cpu}: this version leaves CPUs {} idle", CpuList(idle));
+    }
+    Ok(cpu)
+}
+
+/// Tells whoever waits for it that packets flow. A reader that went away is no reason to end.
+fn ready(config: &Config) {
+    tracing::info!("{} is ready", config.name);
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "ready").and_then(|()| out.flush());
+}
+
+/// The signals that end the gateway, or would.
+struct Signals {
+    end: Arc<AtomicBool>,
+    hangup: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// From here on SIGINT and SIGTERM end the gateway in order, however often they come; SIGHUP does nothing.
+    fn catch() -> Result<Signals, Failure> {
+        let signals = Signals { end: Arc::default(), hangup: Arc::default() };
+        for (signal, flag) in [(SIGINT, &signals.end), (SIGTERM, &signals.end), (SIGHUP, &signals.hangup)] {
+            signal_hook::flag::register(signal, flag.clone())
+                .map_err(|e| Failure::machine(format!("signal {signal} cannot be caught: {e}")))?;
+        }
+        Ok(signals)
+    }
+}
+
+/// The control loop: until a signal, the end of an idle time, or the end of the worker.
+fn watch(
+    signals: &Signals,
+    idle: Option<u64>,
+    worker: &Running,
+    ports: &Ports,
+    stats: &mut Option<Stats>,
+) -> Result<(), Failure> {
+    let handle = &worker.handle;
+    let (mut received, mut since) = (0, Instant::now());
+    loop {
+        std::thread::sleep(TICK);
+        // Dropped here: keys are zeroised and freed off the fast path.
+        handle.mailbox.replies().for_each(drop);
+        if signals.end.load(Ordering::Relaxed) {
+            tracing::info!("told to end");
+            return Ok(());
+        }
+        if worker.has_ended() {
+            return Ok(());
+        }
+        if signals.hangup.swap(false, Ordering::Relaxed) {
+            tracing::info!("SIGHUP: there is nothing to read again; the configuration is read at the start");
+        }
+        let now = handle.counters.nic_rx.get();
+        if now != received {
+            (received, since) = (now, Instant::now());
+        }
+        if idle.is_some_and(|s| since.elapsed() >= Duration::from_secs(s)) {
+            tracing::info!("nothing received for {} s", idle.unwrap_or_default());
+            return Ok(());
+        }
+        if let Some(stats) = stats {
+            stats.print_if_due(ports, handle);
+        }
+    }
+}
+
+/// The table of `--stats-period`.
+struct Stats {
+    table: Table,
+    period: Duration,
+    due: Instant,
+}
+
+impl Stats {
+    fn new(name: &str, period: Duration) -> Stats {
+        Stats { table: Table::new(name, Instant::now()), period, due: Instant::now() + period }
+    }
+
+    fn print_if_due(&mut self, ports: &Ports, handle: &Handle) {
+        if Instant::now() >= self.due {
+            self.due += self.period;
+            self.print(ports, handle, false);
+        }
+    }
+
+    /// `last`: rates are over the whole run.
+    fn print(&mut self, ports: &Ports, handle: &Handle, last: bool) {
+        let rows = ports.named().map(|(part, port)| PortRow {
+            part,
+            name: port.name().into(),
+            driver: port.driver().unwrap_or_default(),
+            stats: port.stats().unwrap_or_default(),
+        });
+        let lcores = vec![LcoreRow { cpu: handle.cpu, totals: handle.counters.totals() }];
+        let text = self.table.render(Instant::now(), rows.collect(), lcores, last);
+        let mut out = std::io::stdout();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+}
