@@ -15,10 +15,15 @@ struct Bed {
 
 impl Bed {
     fn new() -> Bed {
-        let bed =
-            Bed { folder: tempfile::tempdir().expect("a temporary folder"), frames: pcap::read(&CAPTURES[3].outer()) };
+        let bed = Bed {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+            frames: pcap::read(&CAPTURES[3].outer()),
+        };
         pcap::write(&bed.at("good.pcap"), &bed.frames);
-        bed.file("keys.json", &std::fs::read(CAPTURES[3].keys()).expect("a keys file"));
+        bed.file(
+            "keys.json",
+            &std::fs::read(CAPTURES[3].keys()).expect("a keys file"),
+        );
         bed
     }
 
@@ -47,9 +52,14 @@ impl Bed {
 /// One line on stderr, nothing on stdout.
 fn one_line(ran: &Ran, code: i32, words: &[&str]) {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(code), ""), "{ran:?}");
-    assert!(ran.stderr.starts_with("ovpn-dpdk: ") && ran.stderr.ends_with('\n'), "{ran:?}");
+    assert!(
+        ran.stderr.starts_with("ovpn-dpdk: ") && ran.stderr.ends_with('\n'),
+        "{ran:?}"
+    );
     assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
-    words.iter().for_each(|word| assert!(ran.stderr.contains(word), "{word:?} in {ran:?}"));
+    words
+        .iter()
+        .for_each(|word| assert!(ran.stderr.contains(word), "{word:?} in {ran:?}"));
 }
 
 #[test]
@@ -57,7 +67,12 @@ fn captures_that_are_cut_off_are_refused() {
     let bed = Bed::new();
     let whole = std::fs::read(bed.at("good.pcap")).expect("it was written");
     let first = 24 + 16 + bed.frames[0].len();
-    for (len, after) in [(first + 7, 1), (first + 16, 1), (first + 20, 1), (whole.len() - 1, bed.frames.len())] {
+    for (len, after) in [
+        (first + 7, 1),
+        (first + 16, 1),
+        (first + 20, 1),
+        (whole.len() - 1, bed.frames.len()),
+    ] {
         let after = if len == whole.len() - 1 { after - 1 } else { after };
         let cut = bed.file("cut.pcap", &whole[..len]);
         let after = format!("cut off after frame {after}");
@@ -79,17 +94,29 @@ fn captures_that_are_cut_off_are_refused() {
 fn other_link_types_and_other_files_are_refused_by_name() {
     let bed = Bed::new();
     let raw = captures().join("aes128-udp4.inner-client1.pcap");
-    bed.refused(&bed.play(&raw), &["aes128-udp4.inner-client1.pcap", "link type RAW", "Ethernet"]);
+    bed.refused(
+        &bed.play(&raw),
+        &["aes128-udp4.inner-client1.pcap", "link type RAW", "Ethernet"],
+    );
     let mut cooked = pcap::header(pcap::LINUX_SLL);
     cooked.extend(pcap::record(&[0; 64], 64));
     let cooked = bed.file("cooked.pcap", &cooked);
-    bed.refused(&bed.play(&cooked), &["cooked.pcap", "link type LINUX_SLL", "Ethernet"]);
+    bed.refused(
+        &bed.play(&cooked),
+        &["cooked.pcap", "link type LINUX_SLL", "Ethernet"],
+    );
     let unheard_of = bed.file("unheard-of.pcap", &pcap::header(0xffff));
     bed.refused(&bed.play(&unheard_of), &["unheard-of.pcap", "link type"]);
     let text = bed.file("text.pcap", b"this is no capture, it is a text of some length\n");
     bed.refused(&bed.play(&text), &["text.pcap", "no capture"]);
-    bed.refused(&bed.play(&bed.at("absent.pcap")), &["absent.pcap", "No such file"]);
-    bed.refused(&bed.play(bed.folder.path()), &[bed.folder.path().to_str().expect("UTF-8")]);
+    bed.refused(
+        &bed.play(&bed.at("absent.pcap")),
+        &["absent.pcap", "No such file"],
+    );
+    bed.refused(
+        &bed.play(bed.folder.path()),
+        &[bed.folder.path().to_str().expect("UTF-8")],
+    );
 }
 
 #[test]
@@ -97,10 +124,24 @@ fn an_empty_capture_is_played_and_gives_nothing() {
     let bed = Bed::new();
     let empty = bed.file("empty.pcap", &pcap::header(pcap::ETHERNET));
     let out = bed.play(&empty).json();
-    let zero = ["captured", "keepalives", "to_host", "to_daemon", "fragments", "reassembled"];
-    zero.iter().for_each(|name| assert_eq!(out[name].as_u64(), Some(0), "{name} of {out}"));
+    let zero = [
+        "captured",
+        "keepalives",
+        "to_host",
+        "to_daemon",
+        "fragments",
+        "reassembled",
+    ];
+    zero.iter()
+        .for_each(|name| assert_eq!(out[name].as_u64(), Some(0), "{name} of {out}"));
     assert_eq!(out["peers"].as_array().expect("peers").len(), 3);
-    assert!(out["peers"].as_array().expect("peers").iter().all(|p| p["delivered"].as_u64() == Some(0)));
+    assert!(
+        out["peers"]
+            .as_array()
+            .expect("peers")
+            .iter()
+            .all(|p| p["delivered"].as_u64() == Some(0))
+    );
     assert!(pcap::read(&bed.at("out.pcap")).is_empty());
 }
 
@@ -122,11 +163,23 @@ fn frames_of_any_length_are_played() {
     pcap::write(&bed.at("odd.pcap"), &frames);
     let host = bed.at("host.pcap");
     let more = ["--host-out", host.to_str().expect("UTF-8")];
-    let out = replay(0, &bed.at("keys.json"), &bed.at("odd.pcap"), &bed.at("out.pcap"), &more).json();
+    let out = replay(
+        0,
+        &bed.at("keys.json"),
+        &bed.at("odd.pcap"),
+        &bed.at("out.pcap"),
+        &more,
+    )
+    .json();
     CAPTURES[3].check(&out, true, "with odd frames");
-    let odd: Vec<Vec<u8>> =
-        pcap::read(&host).into_iter().filter(|f| f.iter().all(|b| *b == 0x5a)).collect();
-    assert_eq!(odd.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 13, 14, 2048, 2049, 9728]);
+    let odd: Vec<Vec<u8>> = pcap::read(&host)
+        .into_iter()
+        .filter(|f| f.iter().all(|b| *b == 0x5a))
+        .collect();
+    assert_eq!(
+        odd.iter().map(Vec::len).collect::<Vec<_>>(),
+        [0, 1, 13, 14, 2048, 2049, 9728]
+    );
 }
 
 #[test]
@@ -164,16 +217,36 @@ fn outputs_that_cannot_be_written_are_said() {
     let bed = Bed::new();
     let keys = bed.at("keys.json");
     let nowhere = bed.at("absent/out.pcap");
-    one_line(&replay(0, &keys, &bed.at("good.pcap"), &nowhere, &[]), 2, &["absent/out.pcap"]);
+    one_line(
+        &replay(0, &keys, &bed.at("good.pcap"), &nowhere, &[]),
+        2,
+        &["absent/out.pcap"],
+    );
     let host = ["--host-out", nowhere.to_str().expect("UTF-8")];
-    one_line(&replay(0, &keys, &bed.at("good.pcap"), &bed.at("out.pcap"), &host), 2, &["absent/out.pcap"]);
-    one_line(&replay(0, &keys, &bed.at("good.pcap"), bed.folder.path(), &[]), 2, &["directory"]);
+    one_line(
+        &replay(0, &keys, &bed.at("good.pcap"), &bed.at("out.pcap"), &host),
+        2,
+        &["absent/out.pcap"],
+    );
+    one_line(
+        &replay(0, &keys, &bed.at("good.pcap"), bed.folder.path(), &[]),
+        2,
+        &["directory"],
+    );
     // The input must not be lost to an output of the same name.
     let before = std::fs::read(bed.at("good.pcap")).expect("it was written");
-    one_line(&replay(0, &keys, &bed.at("good.pcap"), &bed.at("good.pcap"), &[]), 2, &["good.pcap", "--in"]);
+    one_line(
+        &replay(0, &keys, &bed.at("good.pcap"), &bed.at("good.pcap"), &[]),
+        2,
+        &["good.pcap", "--in"],
+    );
     let twice = bed.at("twice.pcap");
     let host = ["--host-out", twice.to_str().expect("UTF-8")];
-    one_line(&replay(0, &keys, &bed.at("good.pcap"), &twice, &host), 2, &["twice.pcap", "--out"]);
+    one_line(
+        &replay(0, &keys, &bed.at("good.pcap"), &twice, &host),
+        2,
+        &["twice.pcap", "--out"],
+    );
     assert!(std::fs::read(bed.at("good.pcap")).expect("still there") == before);
 }
 
@@ -185,7 +258,11 @@ fn names_that_a_device_argument_cannot_carry_are_refused() {
         pcap::write(&bed.at(name), &bed.frames);
         bed.refused(&bed.play(&bed.at(name)), &[name, "rename"]);
         std::fs::remove_file(bed.at(name)).expect("it was written");
-        one_line(&replay(0, &keys, &bed.at("good.pcap"), &bed.at(name), &[]), 2, &[name, "rename"]);
+        one_line(
+            &replay(0, &keys, &bed.at("good.pcap"), &bed.at(name), &[]),
+            2,
+            &[name, "rename"],
+        );
         assert!(!bed.at(name).exists());
     }
     pcap::write(&bed.at("with a space.pcap"), &bed.frames);

@@ -20,40 +20,71 @@ fn every_capture_gives_its_packets_in_order_however_it_is_run() {
         for batch in ["on", "off"] {
             for prefetch in ["0", "1", "2", "8"] {
                 for burst in ["1", "32", "64", "256"] {
-                    cases.push(Case { known, batch, prefetch, burst });
+                    cases.push(Case {
+                        known,
+                        batch,
+                        prefetch,
+                        burst,
+                    });
                 }
             }
         }
     }
     assert_eq!(cases.len(), 128);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    in_pairs(&cases, |cpu, Case { known, batch, prefetch, burst }| {
-        let of = format!("{}-{batch}-{prefetch}-{burst}", known.name);
-        let output = folder.path().join(format!("{of}.pcap"));
-        let more = ["--batch", batch, "--prefetch", prefetch, "--burst", burst];
-        let out = replay(cpu, &known.keys(), &known.outer(), &output, &more).json();
-        known.check(&out, true, &of);
-        assert_eq!(pcap::read(&output).len() as u64, known.delivered(), "{of}");
-        std::fs::remove_file(output).expect("it was written");
-    });
+    in_pairs(
+        &cases,
+        |cpu,
+         Case {
+             known,
+             batch,
+             prefetch,
+             burst,
+         }| {
+            let of = format!("{}-{batch}-{prefetch}-{burst}", known.name);
+            let output = folder.path().join(format!("{of}.pcap"));
+            let more = ["--batch", batch, "--prefetch", prefetch, "--burst", burst];
+            let out = replay(cpu, &known.keys(), &known.outer(), &output, &more).json();
+            known.check(&out, true, &of);
+            assert_eq!(pcap::read(&output).len() as u64, known.delivered(), "{of}");
+            std::fs::remove_file(output).expect("it was written");
+        },
+    );
 }
 
 #[test]
 fn what_is_not_a_record_reaches_the_host_port_unchanged() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     in_pairs(&CAPTURES, |cpu, known| {
-        let (output, host) = (folder.path().join(known.name), folder.path().join(format!("{}-host", known.name)));
+        let (output, host) = (
+            folder.path().join(known.name),
+            folder.path().join(format!("{}-host", known.name)),
+        );
         let more = ["--host-out", host.to_str().expect("a name in UTF-8")];
         let out = replay(cpu, &known.keys(), &known.outer(), &output, &more).json();
         known.check(&out, true, "with --host-out");
         let keys = std::fs::read_to_string(known.keys()).expect("a keys file");
         let keys: serde_json::Value = serde_json::from_str(&keys).expect("JSON");
-        let listen: std::net::SocketAddr = keys["listen"].as_str().expect("an address").parse().expect("an address");
+        let listen: std::net::SocketAddr = keys["listen"]
+            .as_str()
+            .expect("an address")
+            .parse()
+            .expect("an address");
         let mut expected = pcap::read(&known.outer());
         expected.retain(|frame| !is_record(frame, listen));
         let frames = pcap::read(&host);
-        assert_eq!(out["to_host"].as_u64(), Some(expected.len() as u64), "{}", known.name);
-        assert!(expected.len() > 100 && frames == expected, "{}: {} frames", known.name, frames.len());
+        assert_eq!(
+            out["to_host"].as_u64(),
+            Some(expected.len() as u64),
+            "{}",
+            known.name
+        );
+        assert!(
+            expected.len() > 100 && frames == expected,
+            "{}: {} frames",
+            known.name,
+            frames.len()
+        );
     });
 }
 
@@ -65,7 +96,9 @@ fn is_record(frame: &[u8], listen: std::net::SocketAddr) -> bool {
         std::net::IpAddr::V4(ip) if frame[12..14] == [0x08, 0x00] => {
             assert!(frame[14] == 0x45, "IPv4 options are not expected here");
             let fragment = u16::from_be_bytes([frame[20], frame[21]]) & 0x3fff != 0;
-            frame[23] == 17 && frame[30..34] == ip.octets() && (fragment || to_us(&frame[36..38], &frame[42..]))
+            frame[23] == 17
+                && frame[30..34] == ip.octets()
+                && (fragment || to_us(&frame[36..38], &frame[42..]))
         }
         std::net::IpAddr::V6(ip) if frame[12..14] == [0x86, 0xdd] => {
             let (next, fragment) = (frame[20], frame[20] == 44);
@@ -88,10 +121,18 @@ fn without_eal_arguments_the_program_chooses_and_leaves_nothing() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     for (id, packets, sha256) in known.peers {
         let line = format!("delivered {packets}  sha256 {sha256}");
-        let found = ran.stdout.lines().find(|l| l.starts_with(&format!("peer {id} "))).expect("a line a peer");
+        let found = ran
+            .stdout
+            .lines()
+            .find(|l| l.starts_with(&format!("peer {id} ")))
+            .expect("a line a peer");
         assert!(found.ends_with(&line), "{found}");
     }
-    assert!(ran.stdout.lines().any(|l| l == "drops        0"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.lines().any(|l| l == "drops        0"),
+        "{}",
+        ran.stdout
+    );
     let runtime = format!("/var/run/dpdk/ovpn-dpdk-{}", ran.pid);
     assert!(!std::path::Path::new(&runtime).exists(), "{runtime} is left");
 }

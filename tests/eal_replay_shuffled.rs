@@ -49,21 +49,39 @@ fn records_in_any_order_within_the_window_give_the_same_packets() {
             packets
         })
         .collect();
-    let cases: Vec<(usize, u64)> = (0..CAPTURES.len()).flat_map(|k| (0..8).map(move |seed| (k, seed))).collect();
+    let cases: Vec<(usize, u64)> = (0..CAPTURES.len())
+        .flat_map(|k| (0..8).map(move |seed| (k, seed)))
+        .collect();
     in_pairs(&cases, |cpu, &(k, seed)| {
         let known: &Known = &CAPTURES[k];
         let of = format!("{}-{seed}", known.name);
-        let (input, output) = (folder.path().join(format!("{of}-in")), folder.path().join(format!("{of}-out")));
+        let (input, output) = (
+            folder.path().join(format!("{of}-in")),
+            folder.path().join(format!("{of}-out")),
+        );
         let mut frames = pcap::read(&known.outer());
         let before = frames.clone();
         shuffle(&mut frames, seed);
         assert_ne!(frames, before, "{of}");
         pcap::write(&input, &frames);
-        let (batch, burst) = (["on", "off"][seed as usize % 2], ["256", "64", "7"][seed as usize % 3]);
-        let out = replay(cpu, &known.keys(), &input, &output, &["--batch", batch, "--burst", burst]).json();
+        let (batch, burst) = (
+            ["on", "off"][seed as usize % 2],
+            ["256", "64", "7"][seed as usize % 3],
+        );
+        let out = replay(
+            cpu,
+            &known.keys(),
+            &input,
+            &output,
+            &["--batch", batch, "--burst", burst],
+        )
+        .json();
         known.check(&out, false, &of);
         let mut packets = inner(&output);
-        assert!(packets.len() < 100 || packets != in_order[k], "{of}: not in the order of the bytes");
+        assert!(
+            packets.len() < 100 || packets != in_order[k],
+            "{of}: not in the order of the bytes"
+        );
         packets.sort();
         assert!(packets == in_order[k], "{of}: other packets than in order");
     });

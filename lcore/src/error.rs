@@ -90,6 +90,9 @@ pub enum Error {
         /// The queue asked for.
         index: u16,
     },
+    /// Core dumps could not be forbidden.
+    #[error("core dumps, which would hold keys, cannot be forbidden: {0}")]
+    CoreDumps(std::io::Error),
     /// The reassembly table could not be made.
     #[error("the table for IP reassembly cannot be had; give the EAL more memory")]
     Fragments,
@@ -117,6 +120,9 @@ pub enum Error {
     /// `/dev/net/tun` does not open.
     #[error("/dev/net/tun cannot be opened: {0}; load the tun module and run as root or with CAP_NET_ADMIN")]
     NoTun(std::io::Error),
+    /// The kernel does not let this process make interfaces.
+    #[error("interface {0} cannot be made: not permitted; run as root or with CAP_NET_ADMIN")]
+    InterfaceRight(String),
     /// `/dev/vhost-net` does not open though virtio-user was asked for.
     #[error("/dev/vhost-net cannot be opened: {0}; load vhost_net, or use kind \"tap\"")]
     NoVhost(std::io::Error),

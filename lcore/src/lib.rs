@@ -24,6 +24,7 @@ pub mod port;
 mod queue;
 pub mod reassembly;
 mod ring;
+pub mod secrets;
 pub mod runtime_dir;
 pub mod telemetry;
 pub mod tunnel;

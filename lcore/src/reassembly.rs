@@ -49,8 +49,15 @@ impl IpFrag {
         };
         let table = NonNull::new(table).ok_or(Error::Fragments)?;
         // SAFETY: all zero is an empty death row.
-        let death_row = unsafe { Box::<dpdk_sys::rte_ip_frag_death_row>::new_zeroed().assume_init() };
-        Ok(IpFrag { table, death_row, large, small, mtu: usize::from(mtu), ipv6_id: [0; 4] })
+        let death_row: Box<dpdk_sys::rte_ip_frag_death_row> = Box::new(unsafe { std::mem::zeroed() });
+        Ok(IpFrag {
+            table,
+            death_row,
+            large,
+            small,
+            mtu: usize::from(mtu),
+            ipv6_id: [0; 4],
+        })
     }
 
     /// Frees what is on the death row: how many buffers that were.
@@ -76,7 +83,9 @@ impl IpFrag {
     /// Copies the completed datagram into one large buffer and mends what DPDK leaves to its caller.
     fn whole(&mut self, chain: Mbuf, at: &Fragment) -> Reassembly<Mbuf> {
         let segments = u32::from(chain.segments());
-        let Some(mut whole) = self.large.alloc() else { return Reassembly::TooLarge(segments) };
+        let Some(mut whole) = self.large.alloc() else {
+            return Reassembly::TooLarge(segments);
+        };
         if !chain.copy_packet_to(&mut whole) {
             return Reassembly::TooLarge(segments);
         }
@@ -98,7 +107,7 @@ fn set_ipv4_checksum(header: &mut [u8]) {
 
 impl Fragments<Mbuf> for IpFrag {
     fn reassemble(&mut self, fragment: Mbuf, at: &Fragment, now: Now) -> Reassembly<Mbuf> {
-        // DPDK takes the fragment header for the one right behind the IPv6 header, whatever it is told.
+        // DPDK reassembles only what has its fragment header right behind the IPv6 header.
         if fragment.segments() != 1 || !fragment.is_private() || !at.plain {
             return Reassembly::Refused(1);
         }
@@ -109,8 +118,13 @@ impl Fragments<Mbuf> for IpFrag {
             self.ipv6_id.copy_from_slice(id);
         }
         let l3 = bytes[usize::from(at.l3)..].as_mut_ptr();
-        let data = bytes[usize::from(at.data) - if at.outer.is_v6() { FRAGMENT_LEN } else { 0 }..].as_mut_ptr();
-        let (table, row, raw) = (self.table.as_ptr(), &mut *self.death_row, fragment.into_raw().as_ptr().cast());
+        let data =
+            bytes[usize::from(at.data) - if at.outer.is_v6() { FRAGMENT_LEN } else { 0 }..].as_mut_ptr();
+        let (table, row, raw) = (
+            self.table.as_ptr(),
+            &mut *self.death_row,
+            fragment.into_raw().as_ptr().cast(),
+        );
         // SAFETY: table and row are this value's own. The call takes the buffer over: it comes back as the result,
         // waits in the table, or is on the death row. The headers lie in its first segment, which parsing checked.
         let result = unsafe {
@@ -122,8 +136,8 @@ impl Fragments<Mbuf> for IpFrag {
         };
         let dead = self.bury();
         match NonNull::new(result) {
-            // SAFETY: a completed datagram, given to the caller.
             Some(chain) => {
+                // SAFETY: a completed datagram, given to the caller.
                 let chain = unsafe { Mbuf::from_raw(chain.cast()) };
                 self.whole(chain, at)
             }
@@ -155,8 +169,14 @@ impl Fragments<Mbuf> for IpFrag {
     }
 
     fn linearise(&mut self, scattered: Mbuf) -> Result<Mbuf, Mbuf> {
-        let Some(mut one) = self.large.alloc() else { return Err(scattered) };
-        if scattered.copy_packet_to(&mut one) { Ok(one) } else { Err(scattered) }
+        let Some(mut one) = self.large.alloc() else {
+            return Err(scattered);
+        };
+        if scattered.copy_packet_to(&mut one) {
+            Ok(one)
+        } else {
+            Err(scattered)
+        }
     }
 }
 
@@ -192,7 +212,13 @@ impl<'f> Pieces<'f> {
         let room = mtu.checked_sub(header + if v6_id.is_some() { FRAGMENT_LEN } else { 0 })?;
         let step = room / 8 * 8;
         let (headers, payload) = frame.split_at_checked(l3 + header)?;
-        (step > 0).then_some(Pieces { headers, l3, payload, step, v6_id })
+        (step > 0).then_some(Pieces {
+            headers,
+            l3,
+            payload,
+            step,
+            v6_id,
+        })
     }
 
     /// Makes all fragments, or none when buffers run out.
@@ -230,7 +256,7 @@ impl<'f> Pieces<'f> {
                 let header = &mut m.data_mut()[ip..];
                 let len = (header.len() + part.len()) as u16;
                 header[2..4].copy_from_slice(&len.to_be_bytes());
-                let flags = offset / 8 | if more { 0x2000 } else { 0 };
+                let flags = (offset / 8) | if more { 0x2000 } else { 0 };
                 header[6..8].copy_from_slice(&flags.to_be_bytes());
                 set_ipv4_checksum(header);
                 m.extend_from_slice(part)

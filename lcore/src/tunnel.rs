@@ -64,19 +64,18 @@ impl Tunnel {
             .mac
             .map(|m| format!(",mac={}", text(m)))
             .unwrap_or_default();
-        let (kind, port) = if virtio {
+        let (kind, device, args) = if virtio {
             let size = config.queue_size;
             let args = format!("path=/dev/vhost-net,iface={name},queues=1,queue_size={size}{mac}");
-            (
-                Kind::VirtioUser,
-                Port::create_vdev(eal, &format!("net_virtio_user_{name}"), &args)?,
-            )
+            (Kind::VirtioUser, format!("net_virtio_user_{name}"), args)
         } else {
-            (
-                Kind::Tap,
-                Port::create_vdev(eal, &format!("net_tap_{name}"), &format!("iface={name}{mac}"))?,
-            )
+            (Kind::Tap, format!("net_tap_{name}"), format!("iface={name}{mac}"))
         };
+        let port = Port::create_vdev(eal, &device, &args).map_err(|e| match e {
+            // The driver's own word for TUNSETIFF's EPERM is in the line that it logged.
+            Error::Vdev { reason, .. } if reason.contains("not permitted") => Error::InterfaceRight(name.clone()),
+            other => other,
+        })?;
         Ok(Tunnel {
             port,
             interface: Some(name.clone()),

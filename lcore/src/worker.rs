@@ -120,7 +120,7 @@ impl Worker {
             self.next_expiry = Millis(now.millis.0 + EXPIRE_EVERY_MS);
             self.path.expire_fragments(now);
         }
-        inbound + self.from_host() + self.from_tunnels()
+        inbound + self.poll_host() + self.poll_tunnels()
     }
 
     /// Sends what is for tunnel `index` to another queue from now on, and gives the former one back. Panics when there
@@ -164,7 +164,7 @@ impl Worker {
     }
 
     /// Frames from the host port leave at the NIC, unchanged.
-    fn from_host(&mut self) -> usize {
+    fn poll_host(&mut self) -> usize {
         let Some(host) = &mut self.host else { return 0 };
         let frames = host.rx.recv(&mut self.received, self.burst);
         if frames > 0 {
@@ -177,7 +177,7 @@ impl Worker {
     }
 
     /// Frames from the tunnel ports have nowhere to go as long as there is no outbound path.
-    fn from_tunnels(&mut self) -> usize {
+    fn poll_tunnels(&mut self) -> usize {
         let mut frames = 0;
         for tunnel in &mut self.tunnels {
             frames += tunnel.rx.recv(&mut self.received, self.burst);

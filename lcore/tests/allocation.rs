@@ -62,9 +62,20 @@ fn calls(work: impl FnOnce()) -> u64 {
 
 #[test]
 fn nothing_is_allocated_between_rx_and_tx() {
-    assert_eq!(calls(|| drop(std::hint::black_box(Box::new(7)))), 2, "the counter counts");
+    assert_eq!(
+        calls(|| drop(std::hint::black_box(Box::new(7)))),
+        2,
+        "the counter counts"
+    );
     let eal = common::eal("allocation");
-    let mut rig = Rig::new(&eal, Options { host: Some(63), tunnel: 511, ..Options::new("alloc") });
+    let mut rig = Rig::new(
+        &eal,
+        Options {
+            host: Some(63),
+            tunnel: 511,
+            ..Options::new("alloc")
+        },
+    );
     let mut id = 0;
     for round in 0..20 {
         for (what, frames) in bursts(&mut id) {
@@ -76,7 +87,10 @@ fn nothing_is_allocated_between_rx_and_tx() {
             let worker = &mut rig.worker;
             let calls = calls(|| while worker.poll() > 0 {});
             // The first round warms up.
-            assert!(round == 0 || calls == 0, "round {round}, {what}: {calls} calls of the allocator");
+            assert!(
+                round == 0 || calls == 0,
+                "round {round}, {what}: {calls} calls of the allocator"
+            );
             rig.tunnel();
             rig.host();
         }
@@ -85,14 +99,25 @@ fn nothing_is_allocated_between_rx_and_tx() {
         }
         let worker = &mut rig.worker;
         let calls = calls(|| while worker.poll() > 0 {});
-        assert!(round == 0 || calls == 0, "round {round}, from host and tunnel: {calls} calls of the allocator");
+        assert!(
+            round == 0 || calls == 0,
+            "round {round}, from host and tunnel: {calls} calls of the allocator"
+        );
         rig.nic_out.drain();
     }
     let t = rig.counters.totals();
-    for reason in [DropReason::BadTag, DropReason::ReplayDuplicate, DropReason::UnknownPeer, DropReason::TunnelFull] {
+    for reason in [
+        DropReason::BadTag,
+        DropReason::ReplayDuplicate,
+        DropReason::UnknownPeer,
+        DropReason::TunnelFull,
+    ] {
         assert!(t.dropped(reason) > 0, "{reason:?} is among what was looked at");
     }
-    assert!(t.reassembled > 0 && t.keepalives > 0 && t.dropped(DropReason::HostFull) > 0, "{t:?}");
+    assert!(
+        t.reassembled > 0 && t.keepalives > 0 && t.dropped(DropReason::HostFull) > 0,
+        "{t:?}"
+    );
     rig.worker.give_up_fragments();
     assert!(rig.counters.totals().dropped(DropReason::FragmentTimeout) > 0);
     rig.finish();
@@ -106,15 +131,29 @@ fn bursts(id: &mut u32) -> Vec<(&'static str, Vec<Vec<u8>>)> {
     };
     let one_flow: Vec<_> = (0..256).map(|_| frame(1, next(), 100)).collect();
     let again = one_flow.clone();
-    let flows = (0..256).map(|n| frame(1 + n % 4, next(), 64 + n as usize)).collect();
+    let flows = (0..256)
+        .map(|n| frame(1 + n % 4, next(), 64 + n as usize))
+        .collect();
     let mut wrong: Vec<_> = (0..64).map(|_| frame(2, next(), 300)).collect();
     wrong.iter_mut().step_by(2).for_each(|f| f[70] ^= 1);
-    let unknown = (0..64).map(|_| outer(9, 0).payload(&record_of(9, 1, &[0; 40])).build()).collect();
-    let ping = [0x2a, 0x18, 0x7b, 0xf3, 0x64, 0x1e, 0xb4, 0xcb, 0x07, 0xed, 0x2d, 0x0a, 0x98, 0x1f, 0xc7, 0x48];
-    let keepalives = (0..8).map(|_| outer(3, 0).payload(&record_of(3, next(), &ping)).build()).collect();
-    let host = (0..100).map(|_| outer(1, 0).payload(&[0x20; 90]).build()).collect();
-    let fragments = (0..40).flat_map(|_| fragment_v4(&frame(1, next(), 1400), 800)).collect();
-    let pending = (0..20).map(|_| fragment_v4(&frame(4, next(), 1400), 800).remove(0)).collect();
+    let unknown = (0..64)
+        .map(|_| outer(9, 0).payload(&record_of(9, 1, &[0; 40])).build())
+        .collect();
+    let ping = [
+        0x2a, 0x18, 0x7b, 0xf3, 0x64, 0x1e, 0xb4, 0xcb, 0x07, 0xed, 0x2d, 0x0a, 0x98, 0x1f, 0xc7, 0x48,
+    ];
+    let keepalives = (0..8)
+        .map(|_| outer(3, 0).payload(&record_of(3, next(), &ping)).build())
+        .collect();
+    let host = (0..100)
+        .map(|_| outer(1, 0).payload(&[0x20; 90]).build())
+        .collect();
+    let fragments = (0..40)
+        .flat_map(|_| fragment_v4(&frame(1, next(), 1400), 800))
+        .collect();
+    let pending = (0..20)
+        .map(|_| fragment_v4(&frame(4, next(), 1400), 800).remove(0))
+        .collect();
     let control = |n: u16| outer(1, u32::from(n)).payload(&[0x20; 3000]).build();
     let again_for_host = (0..10).flat_map(|n| fragment_v4(&control(n), 1400)).collect();
     let segments = (0..32).map(|_| frame(1, next(), 500)).collect();

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 const TAIL: [u8; 8] = [0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7];
 /// The payload of OpenVPN's keepalive message.
-const PING: [u8; 16] =
-    [0x2a, 0x18, 0x7b, 0xf3, 0x64, 0x1e, 0xb4, 0xcb, 0x07, 0xed, 0x2d, 0x0a, 0x98, 0x1f, 0xc7, 0x48];
+const PING: [u8; 16] = [
+    0x2a, 0x18, 0x7b, 0xf3, 0x64, 0x1e, 0xb4, 0xcb, 0x07, 0xed, 0x2d, 0x0a, 0x98, 0x1f, 0xc7, 0x48,
+];
 
 /// Both AEADs with the same key.
 struct Both {
@@ -32,10 +33,22 @@ impl Both {
             key: Key::expand(&imb, cipher, &raw).expect("a key of the right length"),
             nonce_tail: TAIL,
         };
-        let soft = || Direction { key: SoftKey::new(cipher, &raw), nonce_tail: TAIL };
-        let (imb_slot, soft_slot) =
-            (KeySlot::new(cipher, 0, hard(), hard()), KeySlot::new(cipher, 0, soft(), soft()));
-        Both { imb, soft: SoftAead::new(), cipher, raw, imb_slot, soft_slot }
+        let soft = || Direction {
+            key: SoftKey::new(cipher, &raw),
+            nonce_tail: TAIL,
+        };
+        let (imb_slot, soft_slot) = (
+            KeySlot::new(cipher, 0, hard(), hard()),
+            KeySlot::new(cipher, 0, soft(), soft()),
+        );
+        Both {
+            imb,
+            soft: SoftAead::new(),
+            cipher,
+            raw,
+            imb_slot,
+            soft_slot,
+        }
     }
 
     /// Opens the record, which lies `offset` bytes behind a cache line, with both: each one's plaintext or reason.
@@ -57,8 +70,16 @@ impl Both {
         }
         let mut field = Field::new(offset, &plain);
         let aad = sealed[..8].try_into().expect("8 bytes");
-        let tag = self.imb.seal(self.imb_slot.seal_key(), &nonce(id.to_be_bytes(), &TAIL), aad, field.bytes());
-        assert!(tag == sealed[8..24] && field.bytes() == &sealed[24..], "sealed: {of}");
+        let tag = self.imb.seal(
+            self.imb_slot.seal_key(),
+            &nonce(id.to_be_bytes(), &TAIL),
+            aad,
+            field.bytes(),
+        );
+        assert!(
+            tag == sealed[8..24] && field.bytes() == &sealed[24..],
+            "sealed: {of}"
+        );
         field.check();
     }
 }
@@ -92,7 +113,11 @@ impl Field {
         let mut memory = vec![0x5a; bytes.len() + 2 * MARGIN + 64 + offset];
         let at = MARGIN + memory[MARGIN..].as_ptr().align_offset(64) + offset;
         memory[at..at + bytes.len()].copy_from_slice(bytes);
-        Field { memory, at, len: bytes.len() }
+        Field {
+            memory,
+            at,
+            len: bytes.len(),
+        }
     }
 
     fn bytes(&mut self) -> &mut [u8] {
@@ -100,13 +125,20 @@ impl Field {
     }
 
     fn check(&self) {
-        let around = self.memory[..self.at].iter().chain(&self.memory[self.at + self.len..]);
-        assert!(around.into_iter().all(|b| *b == 0x5a), "bytes around the buffer changed");
+        let around = self.memory[..self.at]
+            .iter()
+            .chain(&self.memory[self.at + self.len..]);
+        assert!(
+            around.into_iter().all(|b| *b == 0x5a),
+            "bytes around the buffer changed"
+        );
     }
 }
 
 fn keys() -> impl Iterator<Item = Both> {
-    Cipher::ALL.into_iter().map(|c| Both::new(c, (0..c.key_len()).map(|b| (b * 37 + 11) as u8).collect()))
+    Cipher::ALL
+        .into_iter()
+        .map(|c| Both::new(c, (0..c.key_len()).map(|b| (b * 37 + 11) as u8).collect()))
 }
 
 #[test]
@@ -122,7 +154,9 @@ fn every_length_at_varying_offsets() {
 fn every_offset_from_a_cache_line() {
     for mut both in keys() {
         for offset in 0..64 {
-            for len in [0, 1, 15, 16, 17, 40, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1400, 2048] {
+            for len in [
+                0, 1, 15, 16, 17, 40, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1400, 2048,
+            ] {
                 both.check(len, offset, 0x0101_0101 + len as u32);
             }
         }
@@ -133,9 +167,20 @@ fn every_offset_from_a_cache_line() {
 fn every_bit_of_a_record_turned_once_is_a_wrong_tag() {
     for mut both in keys() {
         // No packet id of one bit, which would be the invalid 0 when turned.
-        let good = record(both.cipher, &both.raw, &TAIL, HeaderWord::data_v2(3, 0xabcdef), 0x0102_0304, &[7; 76]);
+        let good = record(
+            both.cipher,
+            &both.raw,
+            &TAIL,
+            HeaderWord::data_v2(3, 0xabcdef),
+            0x0102_0304,
+            &[7; 76],
+        );
         assert_eq!(good.len(), 100);
-        assert!(both.open(&good, 0).iter().all(|got| got.as_deref() == Ok(&[7; 76][..])));
+        assert!(
+            both.open(&good, 0)
+                .iter()
+                .all(|got| got.as_deref() == Ok(&[7; 76][..]))
+        );
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
@@ -147,7 +192,11 @@ fn every_bit_of_a_record_turned_once_is_a_wrong_tag() {
             );
         }
         for len in OVERHEAD..good.len() {
-            assert_eq!(both.open(&good[..len], 0), [Err(DropReason::BadTag), Err(DropReason::BadTag)], "cut to {len}");
+            assert_eq!(
+                both.open(&good[..len], 0),
+                [Err(DropReason::BadTag), Err(DropReason::BadTag)],
+                "cut to {len}"
+            );
         }
     }
 }
@@ -175,11 +224,21 @@ fn both_open_the_known_records() {
         let record: Vec<u8> = (0..hex.len()).step_by(2).map(digits).collect();
         let mut both = Both::new(cipher, (0..cipher.key_len() as u8).collect());
         for offset in [0, 1, 24, 63] {
-            assert!(both.open(&record, offset).iter().all(|got| got.as_deref() == Ok(&PING[..])), "{cipher}");
+            assert!(
+                both.open(&record, offset)
+                    .iter()
+                    .all(|got| got.as_deref() == Ok(&PING[..])),
+                "{cipher}"
+            );
         }
         let mut text = PING;
         let aad = record[..8].try_into().expect("8 bytes");
-        let tag = both.imb.seal(both.imb_slot.seal_key(), &nonce([0, 0, 0, 5], &TAIL), aad, &mut text);
+        let tag = both.imb.seal(
+            both.imb_slot.seal_key(),
+            &nonce([0, 0, 0, 5], &TAIL),
+            aad,
+            &mut text,
+        );
         assert_eq!((&tag[..], &text[..]), (&record[8..24], &record[24..]), "{cipher}");
     }
 }

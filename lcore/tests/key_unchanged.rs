@@ -19,7 +19,10 @@ fn state(imb: &mut Imb, slot: &KeySlot<Key>) -> Vec<u8> {
     all.extend(slot.cipher().name().bytes());
     all.extend(slot.open_tail());
     all.extend(slot.seal_tail());
-    for (key, tail) in [(slot.open_key(), slot.open_tail()), (slot.seal_key(), slot.seal_tail())] {
+    for (key, tail) in [
+        (slot.open_key(), slot.open_tail()),
+        (slot.seal_key(), slot.seal_tail()),
+    ] {
         for len in [0usize, 1, 16, 100, 128, 129, 1000, 2048] {
             let mut text = vec![0x77; len];
             let tag = imb.seal(key, &nonce([0xff; 4], tail), &[1; 8], &mut text);

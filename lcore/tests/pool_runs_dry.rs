@@ -3,15 +3,14 @@
 mod common;
 mod rig;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use lcore::mailbox::mailbox;
 use lcore::reassembly::IpFrag;
 use lcore::worker::{Parts, Queues, Worker};
-use lcore::{Imb, Mempool, Port, PortConfig, RingPort};
+use lcore::{Eal, Imb, Mempool, Port, PortConfig, RingPort};
 use nf_path::counters::Counters;
-use nf_path::inbound::Tuning;
-use nf_state::Lookahead;
 use rig::{delivered, frame, inner};
 
 /// Buffers: as few as a full burst and what waits at the tunnel port.
@@ -20,7 +19,7 @@ const BUFFERS: u32 = 255;
 const RECORDS: u32 = 2000;
 
 /// A capture of records 1 to [`RECORDS`].
-fn capture(path: &std::path::Path) {
+fn capture(path: &Path) {
     let words = |words: &[u32]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
     let mut out = words(&[0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 65_535, 1]);
     for id in 1..=RECORDS {
@@ -31,6 +30,112 @@ fn capture(path: &std::path::Path) {
     std::fs::write(path, out).expect("a folder that can be written to");
 }
 
+/// A worker between a capture and a ring that nobody empties.
+struct Dry {
+    worker: Worker,
+    counters: Arc<Counters>,
+    small: Arc<Mempool>,
+    nic: Port,
+    tunnel: RingPort,
+}
+
+impl Dry {
+    fn new(eal: &Eal, file: &Path, small: Arc<Mempool>, large: Arc<Mempool>) -> Dry {
+        let nic = Port::create_vdev(eal, "net_pcap0", &format!("rx_pcap={}", file.display()))
+            .expect("net_pcap is there");
+        let tunnel = RingPort::new(eal, "tunnel", BUFFERS).expect("a ring");
+        // What is sent to the tunnel port stays in its ring: the worker receives from this one.
+        let idle = Port::create_vdev(eal, "net_null0", "no-rx=1").expect("net_null is there");
+        for port in [&nic, tunnel.port(), &idle] {
+            port.start(&PortConfig::default(), &small).expect("it starts");
+        }
+        let queues = |from: &Port, to: &Port| Queues {
+            rx: from.rx_queue(0).expect("queue 0"),
+            tx: to.tx_queue(0).expect("queue 0"),
+            longest: usize::MAX,
+        };
+        let imb = Imb::new().expect("this CPU has AES-NI");
+        let counters = Arc::new(Counters::default());
+        let parts = Parts {
+            nic: queues(&nic, &nic),
+            host: None,
+            tunnels: vec![queues(&idle, tunnel.port())],
+            tables: vec![rig::tunnel(&imb)],
+            listeners: rig::listeners(),
+            tuning: rig::tuning(true),
+            burst: 32,
+            idle_sleep: None,
+            mailbox: mailbox().1,
+            counters: counters.clone(),
+            cycles_per_ms: eal.tsc_hz() / 1000,
+        };
+        let fragments = IpFrag::new(eal, large, small.clone(), 1500).expect("a table");
+        Dry {
+            worker: Worker::new(parts, imb, fragments),
+            counters,
+            small,
+            nic,
+            tunnel,
+        }
+    }
+
+    /// Frames of the capture that found no buffer, and so are lost.
+    fn lost(&self) -> u64 {
+        self.nic.stats().expect("counters").rx_nombuf
+    }
+
+    /// Nobody empties the ring, until there is no buffer left to receive into.
+    fn flood(&mut self) {
+        while self.worker.poll() > 0 {}
+        assert_eq!((self.small.available(), self.tunnel.len() as u32), (0, BUFFERS));
+        for _ in 0..100 {
+            assert_eq!(self.worker.poll(), 0, "no buffer, no frame");
+        }
+        assert!(self.lost() >= 100, "{} frames found no buffer", self.lost());
+        let flood: Vec<_> = rig::taken(&mut self.tunnel).iter().map(rig::bytes).collect();
+        assert!(
+            flood
+                == (1..=BUFFERS)
+                    .map(|id| delivered(1, &inner(200, id)))
+                    .collect::<Vec<_>>()
+        );
+        assert_eq!(self.small.available(), BUFFERS);
+    }
+
+    /// One buffer at a time: each frame passes on its own, and it is the capture's next.
+    fn trickle(&mut self) {
+        for _ in 0..50 {
+            let next = self.counters.totals().nic_rx + self.lost() + 1;
+            let held: Vec<_> =
+                std::iter::from_fn(|| (self.small.available() > 1).then(|| self.small.alloc())).collect();
+            assert_eq!(self.worker.poll(), 1, "a lone frame leaves within one poll");
+            let sent = rig::taken(&mut self.tunnel);
+            let sent: Vec<_> = sent.iter().map(rig::bytes).collect();
+            assert_eq!(sent, [delivered(1, &inner(200, next as u32))]);
+            drop(held);
+        }
+    }
+
+    /// At full rate to the end of the capture.
+    fn rest(&mut self) {
+        while self.worker.poll() > 0 {
+            self.tunnel.drain();
+        }
+        let t = self.counters.totals();
+        assert_eq!(
+            t.nic_rx + self.lost(),
+            u64::from(RECORDS),
+            "every frame came or found no buffer"
+        );
+        assert!(t.nic_rx > u64::from(RECORDS) / 2, "most of them came");
+        assert_eq!(
+            (t.tunnel_tx, t.nonzero_drops().count()),
+            (t.nic_rx, 0),
+            "and every one that came left"
+        );
+    }
+}
+
 #[test]
 fn traffic_passes_again_after_the_pool_ran_dry() {
     let eal = common::eal("dry");
@@ -38,75 +143,18 @@ fn traffic_passes_again_after_the_pool_ran_dry() {
     capture(&file);
     let pool = |name, count, room| Mempool::new(&eal, name, count, 0, room, -1).expect("a pool");
     let (small, large) = (pool("small", BUFFERS, 2176), pool("large", 7, rig::LARGE_ROOM));
-    let nic = Port::create_vdev(&eal, "net_pcap0", &format!("rx_pcap={}", file.display())).expect("net_pcap is there");
-    nic.start(&PortConfig::default(), &small).expect("it starts");
-    let mut tunnel = RingPort::new(&eal, "tunnel", BUFFERS).expect("a ring");
-    tunnel.port().start(&PortConfig::default(), &small).expect("it starts");
-    let queues = |port: &Port| Queues {
-        rx: port.rx_queue(0).expect("queue 0"),
-        tx: port.tx_queue(0).expect("queue 0"),
-        longest: usize::MAX,
-    };
-    // The tunnel port's own queue is not the worker's to read: what it sends stays in the ring.
-    let idle = Port::create_vdev(&eal, "net_null0", "no-rx=1").expect("net_null is there");
-    idle.start(&PortConfig::default(), &small).expect("it starts");
-    let to_tunnel =
-        Queues { rx: idle.rx_queue(0).expect("queue 0"), tx: tunnel.port().tx_queue(0).expect("queue 0"), longest: usize::MAX };
-    let imb = Imb::new().expect("this CPU has AES-NI");
-    let counters = Arc::new(Counters::default());
-    let parts = Parts {
-        nic: queues(&nic),
-        host: None,
-        tunnels: vec![to_tunnel],
-        tables: vec![rig::tunnel(&imb)],
-        listeners: rig::listeners(),
-        tuning: Tuning { batch: true, lookahead: Lookahead::default() },
-        burst: 32,
-        idle_sleep: None,
-        mailbox: mailbox().1,
-        counters: counters.clone(),
-        cycles_per_ms: eal.tsc_hz() / 1000,
-    };
-    let fragments = IpFrag::new(&eal, large.clone(), small.clone(), 1500).expect("a table");
-    let mut worker = Worker::new(parts, imb, fragments);
-
-    // The flood: nobody empties the ring, until there is no buffer left to receive into.
-    while worker.poll() > 0 {}
-    assert_eq!((small.available(), tunnel.len() as u32), (0, BUFFERS));
-    for _ in 0..100 {
-        assert_eq!(worker.poll(), 0, "no buffer, no frame");
-    }
-    let lost = nic.stats().expect("counters").rx_nombuf;
-    assert!(lost >= 100, "{lost} frames found no buffer");
-    let flood: Vec<_> = rig::taken(&mut tunnel).iter().map(rig::bytes).collect();
-    assert!(flood == (1..=BUFFERS).map(|id| delivered(1, &inner(200, id))).collect::<Vec<_>>());
-    assert_eq!(small.available(), BUFFERS);
-
-    // One buffer at a time: each frame passes on its own, and the next is the capture's next.
-    let mut next = BUFFERS + lost as u32 + 1;
-    for _ in 0..50 {
-        let held: Vec<_> = std::iter::from_fn(|| (small.available() > 1).then(|| small.alloc())).collect();
-        assert_eq!(worker.poll(), 1, "a lone frame leaves within one poll");
-        let sent = rig::taken(&mut tunnel);
-        assert_eq!(sent.iter().map(rig::bytes).collect::<Vec<_>>(), [delivered(1, &inner(200, next))]);
-        drop((sent, held));
-        // The burst of 32 found no second buffer, which cost one more frame.
-        let now = nic.stats().expect("counters").rx_nombuf;
-        next = counters.totals().nic_rx as u32 + now as u32 + 1;
-    }
-    // And at full rate to the end of the capture.
-    let mut total = counters.totals().nic_rx;
-    while worker.poll() > 0 {
-        total = counters.totals().nic_rx;
-        tunnel.drain();
-    }
-    let lost = nic.stats().expect("counters").rx_nombuf;
-    assert_eq!(total + lost, u64::from(RECORDS), "every frame came or found no buffer");
-    assert_eq!(counters.totals().tunnel_tx, total, "and every one that came left");
-    assert_eq!(counters.totals().nonzero_drops().count(), 0);
-    drop((worker, tunnel, nic, idle));
+    let mut dry = Dry::new(&eal, &file, small.clone(), large.clone());
+    dry.flood();
+    dry.trickle();
+    dry.rest();
+    drop(dry);
     std::fs::remove_file(file).expect("it was written");
     for pool in [small, large] {
-        assert_eq!(pool.available(), pool.capacity(), "{}: as full as at the start", pool.name());
+        assert_eq!(
+            pool.available(),
+            pool.capacity(),
+            "{}: as full as at the start",
+            pool.name()
+        );
     }
 }

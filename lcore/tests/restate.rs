@@ -30,9 +30,16 @@ fn soil(m: &mut Mbuf) {
 fn clean(m: &mut Mbuf) {
     assert!(rig::is_plain(m));
     let m = raw(m);
-    assert_eq!((m.ol_flags, m.vlan_tci, m.vlan_tci_outer, m.hash), (0, 0, 0, [0; 2]));
+    assert_eq!(
+        (m.ol_flags, m.vlan_tci, m.vlan_tci_outer, m.hash),
+        (0, 0, 0, [0; 2])
+    );
     assert_eq!(m.tx_offload, 14 | 20 << 7, "l2_len and l3_len, no segment size");
-    assert_eq!(m.packet_type, dpdk_sys::SHIM_PTYPE_L2_ETHER | 0x90, "Ethernet, IPv4 of any header length");
+    assert_eq!(
+        m.packet_type,
+        dpdk_sys::SHIM_PTYPE_L2_ETHER | 0x90,
+        "Ethernet, IPv4 of any header length"
+    );
     assert_eq!(m.pkt_len, u32::from(m.data_len));
     assert!(m.next.is_null());
 }
@@ -45,7 +52,13 @@ fn check(rig: &mut Rig, expected: &[Vec<u8>]) {
 
 fn said_before(eal: &Eal) {
     for (batch, name) in [(true, "said1"), (false, "said0")] {
-        let mut rig = Rig::new(eal, Options { batch, ..Options::new(name) });
+        let mut rig = Rig::new(
+            eal,
+            Options {
+                batch,
+                ..Options::new(name)
+            },
+        );
         let small = rig.small.clone();
         let soiled = (1..=64).map(|id| {
             let mut m = buffer(&small, &frame(1, id, 200));
@@ -82,7 +95,10 @@ fn a_wrong_tag_between(eal: &Eal) {
         }));
         rig.poll();
         let ids = (first..first + 8).filter(|id| *id != first + bad);
-        check(&mut rig, &ids.map(|id| delivered(1, &inner(120, id))).collect::<Vec<_>>());
+        check(
+            &mut rig,
+            &ids.map(|id| delivered(1, &inner(120, id))).collect::<Vec<_>>(),
+        );
     }
     assert_eq!(rig.drops(), [(nf_path::verdict::DropReason::BadTag, 3)]);
     drop(small);
@@ -105,7 +121,10 @@ fn copied_and_reassembled(eal: &Eal) {
     }));
     rig.put(buffers);
     rig.poll();
-    check(&mut rig, &[delivered(1, &inner(1400, 1)), delivered(1, &inner(1400, 2))]);
+    check(
+        &mut rig,
+        &[delivered(1, &inner(1400, 1)), delivered(1, &inner(1400, 2))],
+    );
     assert_eq!(rig.drops(), []);
     // A buffer that goes back and comes again starts clean as well.
     let fresh = small.alloc().expect("a buffer");

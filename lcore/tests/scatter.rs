@@ -27,16 +27,29 @@ fn split<'f>(frame: &'f [u8], cuts: &[usize]) -> Vec<&'f [u8]> {
 fn same_as_whole(rig: &mut Rig, frames: Vec<(u32, Vec<u8>, Vec<usize>)>, len: usize) {
     for burst in frames.chunks(64) {
         let small = rig.small.clone();
-        rig.put(burst.iter().map(|(_, frame, cuts)| chain(&small, &split(frame, cuts))));
+        rig.put(
+            burst
+                .iter()
+                .map(|(_, frame, cuts)| chain(&small, &split(frame, cuts))),
+        );
         rig.poll();
         let mut sent = rig::taken(&mut rig.tunnel_out);
         assert!(sent.iter().all(rig::is_plain));
         let mut got: Vec<_> = sent.drain(..).map(|m: Mbuf| rig::bytes(&m)).collect();
-        let mut expected: Vec<_> = burst.iter().map(|(id, ..)| delivered(1, &inner(len, *id))).collect();
+        let mut expected: Vec<_> = burst
+            .iter()
+            .map(|(id, ..)| delivered(1, &inner(len, *id)))
+            .collect();
         got.sort();
         expected.sort();
         let cuts: Vec<_> = burst.iter().map(|(_, _, cuts)| cuts).collect();
-        assert!(got == expected, "{} of {}, cuts {cuts:?}: {:?}", got.len(), expected.len(), rig.drops());
+        assert!(
+            got == expected,
+            "{} of {}, cuts {cuts:?}: {:?}",
+            got.len(),
+            expected.len(),
+            rig.drops()
+        );
     }
 }
 
@@ -68,7 +81,10 @@ fn in_many_segments(eal: &Eal) {
         .map(|id| {
             let frame = frame(1, id, 1400);
             let step = 1 + frame.len() / (id as usize + 1);
-            let cuts = (1..).map(|n| n * step).take_while(|at| *at < frame.len()).collect();
+            let cuts = (1..)
+                .map(|n| n * step)
+                .take_while(|at| *at < frame.len())
+                .collect();
             (id, frame, cuts)
         })
         .collect();
@@ -87,7 +103,16 @@ fn jumbo(eal: &Eal) {
     let mut rig = Rig::new(eal, Options::new("jumbo"));
     let headers = 14 + 20 + 8 + 24;
     let room = usize::from(LARGE_ROOM) - 128;
-    let in_2k = |id: u32, len: usize| (id, frame(1, id, len), (1..).map(|n| n * 2048).take_while(|at| *at < len + headers).collect());
+    let in_2k = |id: u32, len: usize| {
+        (
+            id,
+            frame(1, id, len),
+            (1..)
+                .map(|n| n * 2048)
+                .take_while(|at| *at < len + headers)
+                .collect(),
+        )
+    };
     same_as_whole(&mut rig, vec![in_2k(1, 9000)], 9000);
     same_as_whole(&mut rig, vec![in_2k(2, room - headers)], room - headers);
     assert_eq!(rig.drops(), []);
@@ -95,12 +120,21 @@ fn jumbo(eal: &Eal) {
     let small = rig.small.clone();
     rig.put([chain(&small, &split(&frame, &cuts))]);
     rig.poll();
-    assert_eq!((rig.drops(), rig.tunnel().len()), (vec![(DropReason::Scattered, 1)], 0));
+    assert_eq!(
+        (rig.drops(), rig.tunnel().len()),
+        (vec![(DropReason::Scattered, 1)], 0)
+    );
     rig.finish();
 }
 
 fn no_large_buffer(eal: &Eal) {
-    let mut rig = Rig::new(eal, Options { large: 3, ..Options::new("empty") });
+    let mut rig = Rig::new(
+        eal,
+        Options {
+            large: 3,
+            ..Options::new("empty")
+        },
+    );
     let (small, large) = (rig.small.clone(), rig.large.clone());
     let held: Vec<_> = std::iter::from_fn(|| large.alloc()).collect();
     assert_eq!(held.len(), 3);
@@ -109,15 +143,28 @@ fn no_large_buffer(eal: &Eal) {
     let cut = |frame: &[u8], at| chain(&small, &split(frame, &[at]));
     // A record is no use in pieces; the daemon's datagram is, for the host port takes segments. Cut inside the headers
     // nobody can tell whose it is, and the host gets it.
-    rig.put([cut(&record, 100), cut(&control, 100), cut(&record, 20), buffer(&small, &frame(1, 2, 60))]);
+    rig.put([
+        cut(&record, 100),
+        cut(&control, 100),
+        cut(&record, 20),
+        buffer(&small, &frame(1, 2, 60)),
+    ]);
     rig.poll();
     assert_eq!(rig.drops(), [(DropReason::Scattered, 1)]);
     assert_eq!(rig.host(), [control, record.clone()]);
-    assert_eq!(rig.tunnel(), [delivered(1, &inner(60, 2))], "what is in one piece passes");
+    assert_eq!(
+        rig.tunnel(),
+        [delivered(1, &inner(60, 2))],
+        "what is in one piece passes"
+    );
     drop(held);
     rig.put([cut(&record, 100)]);
     rig.poll();
-    assert_eq!(rig.tunnel(), [delivered(1, &inner(400, 1))], "the window never moved for the one that was lost");
+    assert_eq!(
+        rig.tunnel(),
+        [delivered(1, &inner(400, 1))],
+        "the window never moved for the one that was lost"
+    );
     assert_eq!(record_of(1, 1, &inner(400, 1)).len() + 42, record.len());
     drop((small, large));
     rig.finish();

@@ -16,21 +16,36 @@ fn raw(cipher: Cipher) -> Vec<u8> {
 /// Opens and seals `records` records over all ciphers, of 0 to 200 bytes and now and then 1400.
 fn run(keys: &[Key], thread: u32, records: u32) {
     let mut imb = Imb::new().expect("this CPU has AES-NI");
-    let soft: Vec<SoftKey> = Cipher::ALL.into_iter().map(|c| SoftKey::new(c, &raw(c))).collect();
+    let soft: Vec<SoftKey> = Cipher::ALL
+        .into_iter()
+        .map(|c| SoftKey::new(c, &raw(c)))
+        .collect();
     for n in 0..records {
         let which = (n / 16) as usize % keys.len();
         let id = thread * records + n + 1;
         let mut nonce = [thread as u8; 12];
         nonce[..4].copy_from_slice(&id.to_be_bytes());
         let aad = id.to_le_bytes().repeat(2).try_into().expect("8 bytes");
-        let len = if n % 64 == 63 { 1400 } else { (id.wrapping_mul(2_654_435_761) >> 16) as usize % 201 };
+        let len = if n % 64 == 63 {
+            1400
+        } else {
+            (id.wrapping_mul(2_654_435_761) >> 16) as usize % 201
+        };
         let plain: Vec<u8> = (0..len).map(|b| (b as u32 * 7 + id) as u8).collect();
         let mut expected = plain.clone();
         let tag = SoftAead::seal(&soft[which], &nonce, &aad, &mut expected);
         let mut text = expected.clone();
-        assert_eq!(imb.open(&keys[which], &nonce, &aad, &mut text), tag, "thread {thread}, record {n}");
+        assert_eq!(
+            imb.open(&keys[which], &nonce, &aad, &mut text),
+            tag,
+            "thread {thread}, record {n}"
+        );
         assert!(text == plain, "thread {thread}, record {n}");
-        assert_eq!(imb.seal(&keys[which], &nonce, &aad, &mut text), tag, "thread {thread}, record {n}");
+        assert_eq!(
+            imb.seal(&keys[which], &nonce, &aad, &mut text),
+            tag,
+            "thread {thread}, record {n}"
+        );
         assert!(text == expected, "thread {thread}, record {n}");
     }
 }
@@ -49,7 +64,9 @@ fn eight(records: u32) {
             })
         })
         .collect();
-    threads.into_iter().for_each(|t| t.join().expect("every record is right"));
+    threads
+        .into_iter()
+        .for_each(|t| t.join().expect("every record is right"));
 }
 
 #[test]

@@ -26,33 +26,61 @@ fn control(len: usize) -> Vec<u8> {
 }
 
 fn tunnel_full(eal: &Eal) {
-    let mut rig = Rig::new(eal, Options { tunnel: 15, ..Options::new("tf") });
+    let mut rig = Rig::new(
+        eal,
+        Options {
+            tunnel: 15,
+            ..Options::new("tf")
+        },
+    );
     rig.push((1..=40).map(|id| frame(1, id, 100)));
     assert_eq!(rig.drops(), [(DropReason::TunnelFull, 25)]);
     let t = rig.counters.totals();
-    assert_eq!((t.nic_rx, t.records, t.authentic, t.tunnel_tx, t.tunnel_tx_bytes), (40, 40, 40, 15, 15 * 114));
+    assert_eq!(
+        (t.nic_rx, t.records, t.authentic, t.tunnel_tx, t.tunnel_tx_bytes),
+        (40, 40, 40, 15, 15 * 114)
+    );
     let frames = rig.tunnel();
     let first: Vec<_> = (1..=15).map(|id| rig::delivered(1, &inner(100, id))).collect();
     assert_eq!(frames, first, "what the port took are the first ones");
     rig.push([frame(1, 41, 100)]);
-    assert_eq!((rig.tunnel().len(), rig.drops()), (1, vec![(DropReason::TunnelFull, 25)]), "it goes on");
+    assert_eq!(
+        (rig.tunnel().len(), rig.drops()),
+        (1, vec![(DropReason::TunnelFull, 25)]),
+        "it goes on"
+    );
     rig.finish();
 }
 
 fn tunnel_mtu(eal: &Eal) {
-    let mut rig = Rig::new(eal, Options { longest_tunnel: 14 + 1000, ..Options::new("tm") });
+    let mut rig = Rig::new(
+        eal,
+        Options {
+            longest_tunnel: 14 + 1000,
+            ..Options::new("tm")
+        },
+    );
     let lengths = [999, 1000, 1001, 60, 1400, 1000];
     rig.push((1u32..).zip(lengths).map(|(id, len)| frame(1, id, len)));
     assert_eq!(rig.drops(), [(DropReason::TunnelMtu, 2)]);
     let frames = rig.tunnel();
-    assert_eq!(frames.iter().map(|f| f.len() - 14).collect::<Vec<_>>(), [999, 1000, 60, 1000]);
+    assert_eq!(
+        frames.iter().map(|f| f.len() - 14).collect::<Vec<_>>(),
+        [999, 1000, 60, 1000]
+    );
     let t = rig.counters.totals();
     assert_eq!((t.tunnel_tx, t.tunnel_tx_bytes), (4, rig::total(&frames)));
     rig.finish();
 }
 
 fn host_full(eal: &Eal) {
-    let mut rig = Rig::new(eal, Options { host: Some(7), ..Options::new("hf") });
+    let mut rig = Rig::new(
+        eal,
+        Options {
+            host: Some(7),
+            ..Options::new("hf")
+        },
+    );
     rig.push((0..10).map(|_| control(40)));
     assert_eq!(rig.drops(), [(DropReason::HostFull, 3)]);
     let t = rig.counters.totals();
@@ -62,7 +90,13 @@ fn host_full(eal: &Eal) {
 }
 
 fn host_mtu(eal: &Eal) {
-    let mut rig = Rig::new(eal, Options { longest_host: control(40).len(), ..Options::new("hm") });
+    let mut rig = Rig::new(
+        eal,
+        Options {
+            longest_host: control(40).len(),
+            ..Options::new("hm")
+        },
+    );
     rig.push([control(41), control(40), control(500), control(39)]);
     assert_eq!(rig.drops(), [(DropReason::HostMtu, 2)]);
     assert_eq!(rig.host(), [control(40), control(39)]);
@@ -71,7 +105,13 @@ fn host_mtu(eal: &Eal) {
 }
 
 fn no_host(eal: &Eal) {
-    let mut rig = Rig::new(eal, Options { host: None, ..Options::new("nh") });
+    let mut rig = Rig::new(
+        eal,
+        Options {
+            host: None,
+            ..Options::new("nh")
+        },
+    );
     rig.push([control(40), frame(1, 1, 100), vec![0xff; 60]]);
     assert_eq!(rig.drops(), [(DropReason::HostFull, 2)]);
     let t = rig.counters.totals();
@@ -80,7 +120,13 @@ fn no_host(eal: &Eal) {
 }
 
 fn nic_full(eal: &Eal) {
-    let mut rig = Rig::new(eal, Options { nic: 3, ..Options::new("nf") });
+    let mut rig = Rig::new(
+        eal,
+        Options {
+            nic: 3,
+            ..Options::new("nf")
+        },
+    );
     let small = rig.small.clone();
     let frames: Vec<Vec<u8>> = (0..8u8).map(|n| vec![n; 60 + usize::from(n)]).collect();
     put(&mut rig.host_in, frames.iter().map(|f| buffer(&small, f)));
@@ -105,7 +151,13 @@ fn no_outbound(eal: &Eal) {
 
 /// Fragments made again for the host port can be more than a burst holds.
 fn more_for_the_host_than_a_burst(eal: &Eal) {
-    let mut rig = Rig::new(eal, Options { large: 200, ..Options::new("mh") });
+    let mut rig = Rig::new(
+        eal,
+        Options {
+            large: 200,
+            ..Options::new("mh")
+        },
+    );
     let mut frames = Vec::new();
     for id in 0..100 {
         let whole = outer(1, id).payload(&vec![0x20; 4000]).build();
@@ -115,7 +167,10 @@ fn more_for_the_host_than_a_burst(eal: &Eal) {
     // 256 fragments are 85 whole datagrams and one fragment: 255 for the host; 44 more are the other 15 datagrams.
     rig.push(&frames);
     let t = rig.counters.totals();
-    assert_eq!((t.fragments, t.reassembled, t.to_daemon, t.to_host), (300, 100, 100, 300));
+    assert_eq!(
+        (t.fragments, t.reassembled, t.to_daemon, t.to_host),
+        (300, 100, 100, 300)
+    );
     assert_eq!((rig.drops(), rig.host().len()), (vec![], 300));
     let mut burst: Vec<Vec<u8>> = frames.iter().skip(2).step_by(3).cloned().collect();
     for (i, first) in frames.iter().enumerate().filter(|(i, _)| i % 3 != 2) {

@@ -39,7 +39,10 @@ pub fn run(eal: &[String], command: &Replay) -> Result<(), Failure> {
     let keys = KeysFile::load(&command.keys).map_err(Failure::usage)?;
     keys.warnings.iter().for_each(|w| tracing::warn!("{w}"));
     if keys.listen.is_empty() {
-        return Err(Failure::usage(format!("{}: listen is missing", command.keys.display())));
+        return Err(Failure::usage(format!(
+            "{}: listen is missing",
+            command.keys.display()
+        )));
     }
     let frames = capture::inspect(&command.input)?;
     check_names(command)?;
@@ -54,7 +57,10 @@ fn remove_runtime_folder(prefix: &str) {
     // Where the EAL puts it: root's under /var/run, others' under XDG_RUNTIME_DIR or /tmp. Only an empty one goes, so
     // a wrong guess does no harm.
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    for base in [Some("/var/run".into()), of_user, Some("/tmp".into())].into_iter().flatten() {
+    for base in [Some("/var/run".into()), of_user, Some("/tmp".into())]
+        .into_iter()
+        .flatten()
+    {
         let _ = std::fs::remove_dir(base.join("dpdk").join(prefix));
     }
 }
@@ -71,11 +77,21 @@ fn check_names(command: &Replay) -> Result<(), Failure> {
     for (option, path) in files {
         let refuse = |e: std::io::Error| Failure::usage(format!("{option} {}: {e}", path.display()));
         let mut open = OpenOptions::new();
-        let open = if option == "--in" { open.read(true) } else { open.write(true).create(true).truncate(false) };
+        let open = if option == "--in" {
+            open.read(true)
+        } else {
+            open.write(true).create(true).truncate(false)
+        };
         let file = open.open(path).and_then(|file| file.metadata()).map_err(refuse)?;
         let identity = (file.dev(), file.ino());
-        if let Some((other, _)) = seen.iter().find(|(_, known)| file.is_file() && *known == identity) {
-            return Err(Failure::usage(format!("{option} {}: the same file as {other}", path.display())));
+        if let Some((other, _)) = seen
+            .iter()
+            .find(|(_, known)| file.is_file() && *known == identity)
+        {
+            return Err(Failure::usage(format!(
+                "{option} {}: the same file as {other}",
+                path.display()
+            )));
         }
         seen.push((option, identity));
     }
@@ -97,7 +113,10 @@ fn play(
         ..Wants::default()
     };
     let mut eal = eal.to_vec();
-    if !eal.iter().any(|word| word.starts_with("--no-shconf") || word.starts_with("--in-memory")) {
+    if !eal
+        .iter()
+        .any(|word| word.starts_with("--no-shconf") || word.starts_with("--in-memory"))
+    {
         // Without hugepages there is no --in-memory, and the EAL would leave its files behind.
         eal.push("--no-shconf".into());
     }
@@ -105,7 +124,10 @@ fn play(
     let pools = Pools::new(&machine.eal, MBUFS)?;
     let open = |name: &str, args: String| port(&machine, &pools, name, &args);
     let nic = open("net_pcap_nic", format!("rx_pcap={}", argument(&command.input)?))?;
-    let tunnel = open("net_pcap_tunnel", format!("tx_pcap={}", argument(&command.output)?))?;
+    let tunnel = open(
+        "net_pcap_tunnel",
+        format!("tx_pcap={}", argument(&command.output)?),
+    )?;
     let host = match &command.host_out {
         Some(file) => open("net_pcap_host", format!("tx_pcap={}", argument(file)?))?,
         None => open("net_null_host", "no-rx=1".into())?,
@@ -113,21 +135,33 @@ fn play(
     let mut listeners = Listeners::default();
     for address in &keys.listen {
         if !listeners.add(*address, 0) {
-            return Err(Failure::usage(format!("{}: too many listening addresses", command.keys.display())));
+            return Err(Failure::usage(format!(
+                "{}: too many listening addresses",
+                command.keys.display()
+            )));
         }
     }
     let peers = StaticPeers::new(&machine.imb, Some(keys), None)?;
     let table = peers.table(tunnel.mac().map_err(Failure::machine)?)?;
-    let Table { tunnel: table, counters: peers } = table;
+    let Table {
+        tunnel: table,
+        counters: peers,
+    } = table;
     let counters = Arc::new(Counters::default());
-    let lookahead = Lookahead { distance: command.prefetch, scope: Scope::Burst };
+    let lookahead = Lookahead {
+        distance: command.prefetch,
+        scope: Scope::Burst,
+    };
     let parts = Parts {
         nic: queues(&nic)?,
         host: Some(queues(&host)?),
         tunnels: vec![queues(&tunnel)?],
         tables: vec![table],
         listeners,
-        tuning: Tuning { batch: command.batch == Switch::On, lookahead },
+        tuning: Tuning {
+            batch: command.batch == Switch::On,
+            lookahead,
+        },
         burst: usize::from(command.burst),
         idle_sleep: None,
         mailbox: mailbox().1,
@@ -135,7 +169,10 @@ fn play(
         cycles_per_ms: machine.eal.tsc_hz() / 1000,
     };
     work(&machine, pools, parts, frames)?;
-    Ok(Outcome { totals: counters.totals(), peers })
+    Ok(Outcome {
+        totals: counters.totals(),
+        peers,
+    })
 }
 
 /// Polls on a worker's lcore until every frame of the capture has come by.
@@ -154,22 +191,41 @@ fn work(machine: &Machine, pools: Pools, parts: Parts, frames: u64) -> Result<()
         worker.give_up_fragments();
         Ok::<u64, lcore::Error>(counters.nic_rx.get())
     });
-    let played = job.and_then(launch::Worker::join).and_then(|done| done).map_err(Failure::machine)?;
+    let played = job
+        .and_then(launch::Worker::join)
+        .and_then(|done| done)
+        .map_err(Failure::machine)?;
     if played < frames {
-        return Err(Failure::machine(format!("the capture stood still after {played} of {frames} frames")));
+        return Err(Failure::machine(format!(
+            "the capture stood still after {played} of {frames} frames"
+        )));
     }
     Ok(())
 }
 
 fn port(machine: &Machine, pools: &Pools, name: &str, args: &str) -> Result<Port, Failure> {
     let port = Port::create_vdev(&machine.eal, name, args).map_err(Failure::machine)?;
-    port.start(&PortConfig { mtu: None, ..PortConfig::default() }, &pools.small).map_err(Failure::machine)?;
+    port.start(
+        &PortConfig {
+            mtu: None,
+            ..PortConfig::default()
+        },
+        &pools.small,
+    )
+    .map_err(Failure::machine)?;
     Ok(port)
 }
 
 fn queues(port: &Port) -> Result<Queues, Failure> {
-    let (rx, tx) = (port.rx_queue(0).map_err(Failure::machine)?, port.tx_queue(0).map_err(Failure::machine)?);
-    Ok(Queues { rx, tx, longest: usize::MAX })
+    let (rx, tx) = (
+        port.rx_queue(0).map_err(Failure::machine)?,
+        port.tx_queue(0).map_err(Failure::machine)?,
+    );
+    Ok(Queues {
+        rx,
+        tx,
+        longest: usize::MAX,
+    })
 }
 
 /// A file name as a device argument, in which commas would end it.
@@ -203,7 +259,10 @@ fn report(command: &Replay, frames: u64, outcome: Outcome) -> Result<(), Failure
                 json!({"peer": id, "records": records, "delivered": packets, "sha256": sha256})
             })
             .collect();
-        let drops: serde_json::Map<_, _> = t.nonzero_drops().map(|(d, n)| (d.name().into(), n.into())).collect();
+        let drops: serde_json::Map<_, _> = t
+            .nonzero_drops()
+            .map(|(d, n)| (d.name().into(), n.into()))
+            .collect();
         let all = json!({
             "captured": frames, "peers": peers, "keepalives": t.keepalives, "to_host": t.to_host,
             "to_daemon": t.to_daemon, "fragments": t.fragments, "reassembled": t.reassembled, "drops": drops,

@@ -105,6 +105,7 @@ pub fn start(given: &[String], mut wants: Wants, workers: Option<Vec<usize>>) ->
     }
     let eal = Eal::init(&arguments.words[1..]).map_err(Failure::machine)?;
     eal.unpin_caller().map_err(Failure::machine)?;
+    lcore::secrets::forbid_core_dumps().map_err(Failure::machine)?;
     Ok(Machine { eal, main, workers, imb, _runtime: runtime })
 }
 

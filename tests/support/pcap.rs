@@ -59,11 +59,21 @@ pub fn write_ng<F: AsRef<[u8]>>(path: &Path, frames: &[F]) {
 pub fn read(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    assert!([0xa1b2_c3d4, 0xa1b2_3c4d].contains(&word(0)), "{}: no classic capture", path.display());
+    assert!(
+        [0xa1b2_c3d4, 0xa1b2_3c4d].contains(&word(0)),
+        "{}: no classic capture",
+        path.display()
+    );
     let (mut frames, mut at) = (Vec::new(), 24);
     while at < bytes.len() {
         let (captured, len) = (word(at + 8), word(at + 12));
-        assert_eq!(captured, len, "{}: frame {} is cut short", path.display(), frames.len() + 1);
+        assert_eq!(
+            captured,
+            len,
+            "{}: frame {} is cut short",
+            path.display(),
+            frames.len() + 1
+        );
         frames.push(bytes[at + 16..at + 16 + len as usize].to_vec());
         at += 16 + len as usize;
     }

@@ -139,14 +139,14 @@ impl Buf for Mbuf {
         // Where data begin stands in the descriptor, which is what is being asked for: so the place is guessed at which
         // `rte_pktmbuf_pool_create` and the drivers put it. A wrong guess costs a line and nothing else.
         let first = self.0.as_ptr().cast::<u8>();
-        let data = size_of::<dpdk_sys::RteMbuf>() + dpdk_sys::RTE_PKTMBUF_HEADROOM as usize;
-        for at in [0, LINE, data, data + LINE] {
-            prefetch_read(first.wrapping_add(at));
-        }
+        prefetch_read(first);
+        prefetch_read(first.wrapping_add(size_of::<dpdk_sys::RteMbuf>() + dpdk_sys::RTE_PKTMBUF_HEADROOM as usize));
     }
 
     #[inline(always)]
     fn prefetch_write(&self, from: usize, len: usize) {
+        // The descriptor's second line is written when the frame is restated, and read when it is freed.
+        prefetch_own(self.0.as_ptr().cast::<u8>().wrapping_add(LINE));
         let m = self.head();
         let to = from.saturating_add(len).min(m.data_len as usize);
         if from >= to {

@@ -60,10 +60,11 @@ pub trait Buf: Sized {
     /// Forgets everything that was said of the frame that came in (offload flags, VLAN, segmentation size, hash)
     /// and states what it is now.
     fn restate(&mut self, layout: Layout);
-    /// Asks for the buffer's own descriptor lines (both cache lines of an `rte_mbuf`) and for the first lines of data,
-    /// which hold the outer headers. Reads none of them, and never changes a result.
+    /// Asks for what parsing reads: the first line of the descriptor and the first line of data. Reads neither, and
+    /// never changes a result.
     fn prefetch(&self);
-    /// Asks for write ownership of every cache line that holds bytes `[from, from + len)` of the first segment
+    /// Asks for write ownership of the rest of the descriptor, and of every cache line that holds bytes
+    /// `[from, from + len)` of the first segment
     /// (the linear part only). Never changes a result; a range that is not inside the
     /// segment is cut.
     fn prefetch_write(&self, from: usize, len: usize);

@@ -173,7 +173,7 @@ mod tests {
             Pair { path: 400.0, raw: 300.0 },
             Pair { path: 1000.0, raw: 950.0 },
         ];
-        let case = crate::program::perf::Case {
+        let case = Case {
             size: 1400,
             pool_mb: 8,
             batch: true,

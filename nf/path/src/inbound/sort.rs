@@ -17,13 +17,13 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
     /// Empties `rx`: records are left in their slots with their facts beside them, and in batches.
     pub(super) fn sort(&mut self, rx: &mut Frames<B>, now: Now, out: &mut Outputs<B>) {
         let frames = rx.len();
+        rx.iter().take(AHEAD).for_each(B::prefetch);
         for (slot, buf) in self.slots.iter_mut().zip(rx.drain(..)) {
             *slot = Some(buf);
         }
-        self.slots[..frames.min(AHEAD)].iter().flatten().for_each(B::prefetch);
         let (mut bytes, mut records) = (0, 0);
         for slot in 0..frames {
-            if let Some(Some(later)) = self.slots[..frames].get(slot + AHEAD) {
+            if let Some(later) = self.slots[..frames].get(slot + AHEAD).and_then(Option::as_ref) {
                 later.prefetch();
             }
             let Some(buf) = &self.slots[slot] else { continue };
@@ -34,12 +34,12 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
             }
             let plain = parse::plain(buf);
             match plain.as_ref().and_then(|udp| record(buf, udp, &self.listeners)) {
-                Some(facts) => {
+                Some(facts) if facts.joins => {
                     self.facts[slot] = facts;
                     records += 1;
                     self.builder.add(slot as u16, &self.facts, &self.slots[..]);
                 }
-                None => self.other(slot, plain, now, out),
+                _ => self.other(slot, plain, now, out),
             }
         }
         self.counters.records.add(records);
@@ -53,6 +53,10 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
         let Some(buf) = &self.slots[slot] else { return };
         let parsed = plain.map_or_else(|| parse::parse(buf), Parsed::Udp);
         let class = classify(buf, parsed, &self.listeners);
+        if matches!(class, Class::Record(_)) && !buf.is_private() {
+            // It is opened in place, which whoever else holds the buffer would see.
+            return self.scattered(slot, now, out);
+        }
         self.place(slot, class, now, out);
     }
 
@@ -96,7 +100,7 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
         }
     }
 
-    /// A packet in several segments: copied into one buffer, then judged like any other, but it joins no batch.
+    /// A packet in several segments, or one that somebody else sees: copied into one buffer, then judged like any other, but it joins no batch.
     #[cold]
     fn scattered(&mut self, slot: usize, now: Now, out: &mut Outputs<B>) {
         let Some(buf) = self.slots[slot].take() else { return };

@@ -1,0 +1,315 @@
+//! A gateway in a network namespace of its own: `run` as a process, and the kernel's side of its interfaces.
+
+#![allow(dead_code, reason = "no test uses all of it")]
+
+use pcap::{Active, Capture, Linktype};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Set in the process that runs inside the namespace.
+const INSIDE: &str = "OVPN_DPDK_TEST_INSIDE";
+/// How long anything may take that is not expected to fail.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Gateways that this process started.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Runs the body of the test `name` in a network namespace that goes away with it. Prints why if this machine cannot.
+pub fn in_namespace(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        ip(&["link", "set", "lo", "up"]);
+        // The kernel's own neighbour discovery would count as frames.
+        fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("the namespace's own setting");
+        return body();
+    }
+    let namespace = Namespace(format!("ovpn-test-{}", std::process::id()));
+    let made = Command::new("ip").args(["netns", "add", &namespace.0]).output();
+    match made {
+        Ok(out) if out.status.success() => {}
+        Ok(out) => return skip(name, String::from_utf8_lossy(&out.stderr).trim()),
+        Err(e) => return skip(name, &format!("ip: {e}")),
+    }
+    if let Err(e) = File::options().read(true).write(true).open("/dev/net/tun") {
+        return skip(name, &format!("/dev/net/tun: {e}"));
+    }
+    let me = std::env::current_exe().expect("this test's own file");
+    let inside = Command::new("ip")
+        .args(["netns", "exec", &namespace.0])
+        .arg(me)
+        .args(["--exact", name, "--nocapture", "--test-threads=1", "--include-ignored"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("ip was there before");
+    // Without the inner harness's own lines, which would be counted as a second test.
+    let said = [inside.stdout, inside.stderr].concat();
+    for line in String::from_utf8_lossy(&said).lines().filter(|l| !l.starts_with("test ") && !l.starts_with("running ")) {
+        println!("{line}");
+    }
+    assert!(inside.status.success(), "{name} failed in its namespace: see above");
+}
+
+/// Says that a test cannot run on this machine, and why.
+pub fn skip(name: &str, why: &str) {
+    println!("SKIP: {name}: {why}");
+}
+
+struct Namespace(String);
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).stderr(Stdio::null()).status();
+    }
+}
+
+/// Runs `ip` with these words.
+pub fn ip(words: &[&str]) {
+    let out = Command::new("ip").args(words).output().expect("iproute2 is installed");
+    assert!(out.status.success(), "ip {words:?}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// Whether the namespace has an interface of that name.
+pub fn interface_exists(name: &str) -> bool {
+    Path::new("/proc/sys/net/ipv4/conf").join(name).exists()
+}
+
+/// The address of an interface.
+pub fn mac(interface: &str) -> [u8; 6] {
+    let out = Command::new("ip").args(["-j", "link", "show", interface]).output().expect("iproute2 is installed");
+    let links: Value = serde_json::from_slice(&out.stdout).expect("ip -j prints JSON");
+    let text = links[0]["address"].as_str().expect("an address").to_owned();
+    let bytes: Vec<u8> = text.split(':').map(|b| u8::from_str_radix(b, 16).expect("hexadecimal")).collect();
+    bytes.try_into().expect("six bytes")
+}
+
+/// A file among the captures.
+pub fn captured(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures").join(name)
+}
+
+/// Waits until `what` holds.
+pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What a configuration is made of, besides the name.
+pub struct Setup<'a> {
+    /// The NIC port: one EAL argument and the port's name.
+    pub nic: (&'a str, &'a str),
+    /// More lines of the top level of the configuration.
+    pub general: &'a str,
+    /// A capture whose keys file is used.
+    pub keys: &'a str,
+    /// More lines of `[[tunnel]]`.
+    pub tunnel: &'a str,
+}
+
+/// `run` as a process, ended and reaped when dropped.
+pub struct Gateway {
+    child: Child,
+    /// Its name, which is EAL's file prefix.
+    pub name: String,
+    /// Its files: `gw.toml`, `out`, `err`.
+    pub folder: TempDir,
+}
+
+impl Gateway {
+    /// Starts it with host interface `host0` and tunnel interface `tun0`; ready when this returns.
+    pub fn start(setup: &Setup, arguments: &[&str]) -> Gateway {
+        let mut gateway = Gateway::spawn(setup, arguments);
+        let until = Instant::now() + PATIENCE;
+        while !gateway.stdout().lines().any(|line| line == "ready") {
+            let ended = gateway.child.try_wait().expect("a child");
+            assert!(ended.is_none() && Instant::now() < until, "not ready ({ended:?}): {}", gateway.stderr());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        gateway
+    }
+
+    /// Starts it.
+    pub fn spawn(setup: &Setup, arguments: &[&str]) -> Gateway {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let name = format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        fs::copy(captured(&format!("{}.keys.json", setup.keys)), folder.path().join("keys.json")).expect("keys");
+        let (vdev, port) = setup.nic;
+        let Setup { general, tunnel, .. } = setup;
+        let text = format!(
+            "name = \"{name}\"\neal = [\"--vdev={vdev}\"]\ninsecure_static_keys = true\n{general}\n[nic]\nport = \"{port}\"\n\
+             [host]\nkind = \"tap\"\ninterface = \"host0\"\n[[tunnel]]\nkind = \"tap\"\ninterface = \"tun0\"\n\
+             source_check = false\nkeys_file = \"keys.json\"\n{tunnel}\n"
+        );
+        let config = folder.path().join("gw.toml");
+        fs::write(&config, text).expect("a configuration");
+        let file = |name: &str| File::create(folder.path().join(name)).expect("a file");
+        let child = Command::new(env!("CARGO_BIN_EXE_ovpn-dpdk"))
+            .args(["run", "--config"])
+            .arg(&config)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(file("out"))
+            .stderr(file("err"))
+            .spawn()
+            .expect("the program starts");
+        Gateway { child, name, folder }
+    }
+
+    /// What it printed so far.
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(self.folder.path().join("out")).expect("its output")
+    }
+
+    /// What it logged so far.
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(self.folder.path().join("err")).expect("its log")
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill is there");
+        assert!(sent.success(), "kill -s {signal} {pid}");
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self, patience: Duration) -> ExitStatus {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(Instant::now() < until, "it still runs after {patience:?}: {}", self.stderr());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// SIGTERM: it ends with status 0 within two seconds, and leaves no interface and no EAL file.
+    pub fn end(mut self) {
+        self.signal("TERM");
+        let status = self.wait(Duration::from_secs(2));
+        assert_eq!(status.code(), Some(0), "{}", self.stderr());
+        nothing_left(&self.name);
+    }
+
+    /// What dpdk-telemetry.py prints for a command.
+    pub fn telemetry(&self, command: &str) -> Value {
+        let mut tool = Command::new("dpdk-telemetry.py")
+            .args(["-f", &self.name])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("dpdk is installed");
+        let mut input = tool.stdin.take().expect("piped");
+        std::io::Write::write_all(&mut input, format!("{command}\n").as_bytes()).expect("it reads");
+        drop(input);
+        let out = tool.wait_with_output().expect("it ends");
+        let text = String::from_utf8_lossy(&out.stdout);
+        // With a terminal or not, the last line that is JSON with the command in it is the answer.
+        let answers = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+        let key = command.split(',').next().expect("a command");
+        answers.filter_map(|a| a.get(key).cloned()).last().unwrap_or_else(|| panic!("no answer to {command}: {text}"))
+    }
+
+    /// How many packets were dropped for a reason so far, by telemetry.
+    pub fn dropped(&self, reason: &str) -> u64 {
+        self.telemetry("/ovpn/drops")[reason].as_u64().unwrap_or_else(|| panic!("no reason {reason}"))
+    }
+
+    /// A counter of the one worker, by telemetry.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.telemetry("/ovpn/lcores")[name][0].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asserts that a gateway left no interface and no file of EAL.
+pub fn nothing_left(name: &str) {
+    for interface in ["host0", "tun0"] {
+        assert!(!interface_exists(interface), "{interface} is left");
+    }
+    let folder = Path::new("/var/run/dpdk").join(name);
+    assert!(!folder.exists(), "{} is left", folder.display());
+    let pages = fs::read_dir("/dev/hugepages").into_iter().flatten().flatten();
+    let left: Vec<_> = pages.map(|e| e.file_name()).filter(|f| f.to_string_lossy().starts_with(name)).collect();
+    assert!(left.is_empty(), "{left:?} are left");
+}
+
+/// The kernel's side of an interface, or of all ("any").
+pub struct Wire(Capture<Active>);
+
+impl Wire {
+    /// The interface behind a TAP as NIC, with room for all that a test sends at once: a TAP drops what does not fit.
+    pub fn of_nic() -> Wire {
+        ip(&["link", "set", "nic0", "txqueuelen", "20000"]);
+        Wire::of("nic0")
+    }
+
+    /// From now on, frames in both directions.
+    pub fn of(interface: &str) -> Wire {
+        // The buffer is divided into places of the snapshot length: some 30,000 frames.
+        let capture = Capture::from_device(interface)
+            .and_then(|c| c.snaplen(2048).buffer_size(64 << 20).immediate_mode(true).open())
+            .and_then(Capture::setnonblock);
+        Wire(capture.unwrap_or_else(|e| panic!("{interface}: {e}")))
+    }
+
+    /// Sends a frame out of the interface, into the port behind it; waits while its queue is full.
+    pub fn send(&mut self, frame: &[u8]) {
+        let until = Instant::now() + PATIENCE;
+        while let Err(e) = self.0.sendpacket(frame) {
+            assert!(Instant::now() < until, "{e}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The next frame, if there is one.
+    pub fn next(&mut self) -> Option<Vec<u8>> {
+        match self.0.next_packet() {
+            Ok(packet) => Some(packet.data.to_vec()),
+            Err(pcap::Error::TimeoutExpired | pcap::Error::NoMorePackets) => None,
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    /// The next frame that `wanted` takes; the others are passed over.
+    pub fn expect(&mut self, what: &str, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+        let mut found = None;
+        wait_for(what, || {
+            found = self.next().filter(|f| wanted(f));
+            found.is_some()
+        });
+        found.expect("waited for")
+    }
+
+    /// On "any": the peer id and the inner packet of each frame that is from a peer, until there were `n` of them
+    /// and no more came for half a second.
+    pub fn from_peers(&mut self, n: usize) -> Vec<(u32, Vec<u8>)> {
+        assert_eq!(self.0.get_datalink(), Linktype::LINUX_SLL, "libpcap's \"any\" device");
+        let (mut packets, until) = (Vec::new(), Instant::now() + PATIENCE);
+        let mut last = Instant::now();
+        while (packets.len() < n && Instant::now() < until) || last.elapsed() < Duration::from_millis(500) {
+            let Some(frame) = self.next() else {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            last = Instant::now();
+            // Packet type, ARPHRD, address length, address in 8 bytes, protocol.
+            if let Some(id) = frame[6..].strip_prefix(&[0x02, 0x6f, 0x76]) {
+                packets.push((u32::from_be_bytes([0, id[0], id[1], id[2]]), frame[16..].to_vec()));
+            }
+        }
+        packets
+    }
+}
