@@ -34,7 +34,9 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("ipv6", v6().payload(&payload).build()),
         (
             "ipv6 hop-by-hop",
-            v6().extension(Extension::HopByHop(vec![0; 6])).payload(&payload).build(),
+            v6().extension(Extension::HopByHop(vec![0; 6]))
+                .payload(&payload)
+                .build(),
         ),
     ]
 }

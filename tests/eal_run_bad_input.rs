@@ -51,12 +51,25 @@ impl Folder {
 
     fn run(&self, before: &[&str], arguments: &[&str]) -> Output {
         let words = [before, &[PROGRAM], arguments].concat();
-        let child = Command::new("timeout").args(["-s", "KILL", "20"]).args(words).stdin(Stdio::null()).output();
+        let child = Command::new("timeout")
+            .args(["-s", "KILL", "20"])
+            .args(words)
+            .stdin(Stdio::null())
+            .output();
         child.expect("coreutils are installed")
     }
 
     fn run_config(&self, before: &[&str]) -> Output {
-        self.run(before, &["run", "--config", &self.path("gw.toml").display().to_string(), "--exit-after-idle", "1"])
+        self.run(
+            before,
+            &[
+                "run",
+                "--config",
+                &self.path("gw.toml").display().to_string(),
+                "--exit-after-idle",
+                "1",
+            ],
+        )
     }
 
     /// No folder and no hugepage of EAL, no interface.
@@ -65,9 +78,18 @@ impl Folder {
             let folder = Path::new(folder).join(&self.name);
             assert!(!folder.exists(), "{} is left", folder.display());
         }
-        assert!(!Path::new("/sys/class/net").join(&self.interface).exists(), "{} is left", self.interface);
+        assert!(
+            !Path::new("/sys/class/net").join(&self.interface).exists(),
+            "{} is left",
+            self.interface
+        );
         let pages = fs::read_dir("/dev/hugepages").into_iter().flatten().flatten();
-        assert!(pages.into_iter().all(|p| !p.file_name().to_string_lossy().starts_with(&self.name)), "hugepages are left");
+        assert!(
+            pages
+                .into_iter()
+                .all(|p| !p.file_name().to_string_lossy().starts_with(&self.name)),
+            "hugepages are left"
+        );
     }
 }
 
@@ -93,17 +115,67 @@ fn skip(name: &str, why: &str) {
 const CASES: &[(&str, &str, i32, &[&str])] = &[
     ("[nic]", "[nic", 2, &["gw.toml:6: syntax error"]),
     ("[nic]", "nosuchkey = 1\n[nic]", 2, &["nosuchkey", "unknown"]),
-    ("keys.json", "nosuch.json", 2, &["nosuch.json: cannot be read: No such file"]),
+    (
+        "keys.json",
+        "nosuch.json",
+        2,
+        &["nosuch.json: cannot be read: No such file"],
+    ),
     ("keys.json", "gw.toml", 2, &["gw.toml: line 1 column"]),
-    ("port = \"net_null0\"", "port = \"nosuch0\"", 1, &["nic.port: there is no port nosuch0", "--vdev"]),
+    (
+        "port = \"net_null0\"",
+        "port = \"nosuch0\"",
+        1,
+        &["nic.port: there is no port nosuch0", "--vdev"],
+    ),
     ("port = \"net_null0\"", "port = \"net_null1\"", 2, &["net_null1"]),
-    ("kind = \"net_null1\"", "kind = \"nosuch1\"", 1, &["no port nosuch1"]),
-    ("kind = \"net_null1\"", "kind = \"kernel\"", 2, &["host.kind", "isolation"]),
-    ("interface = \"b", "interface = \"much-too-long-b", 2, &["tunnel[0].interface", "much-too-long-b", "15"]),
-    ("mbufs = \"auto\"", "mbufs = 512", 2, &["mbufs: 512 are too few: at least 7424", "rings", "caches", "bursts"]),
-    ("insecure_static_keys = true", "", 2, &["tunnel[0].keys_file", "insecure_static_keys = true"]),
-    ("lcores = \"auto\"", "lcores = \"1000\"", 1, &["CPU 1000", "may use"]),
-    ("192.0.2.1:1194", "0.0.0.0:1194", 2, &["tunnel[0].listen: 0.0.0.0:1194 is a wildcard"]),
+    (
+        "kind = \"net_null1\"",
+        "kind = \"nosuch1\"",
+        1,
+        &["no port nosuch1"],
+    ),
+    (
+        "kind = \"net_null1\"",
+        "kind = \"kernel\"",
+        2,
+        &["host.kind", "isolation"],
+    ),
+    (
+        "interface = \"b",
+        "interface = \"much-too-long-b",
+        2,
+        &["tunnel[0].interface", "much-too-long-b", "15"],
+    ),
+    (
+        "mbufs = \"auto\"",
+        "mbufs = 512",
+        2,
+        &[
+            "mbufs: 512 are too few: at least 7424",
+            "rings",
+            "caches",
+            "bursts",
+        ],
+    ),
+    (
+        "insecure_static_keys = true",
+        "",
+        2,
+        &["tunnel[0].keys_file", "insecure_static_keys = true"],
+    ),
+    (
+        "lcores = \"auto\"",
+        "lcores = \"1000\"",
+        1,
+        &["CPU 1000", "may use"],
+    ),
+    (
+        "192.0.2.1:1194",
+        "0.0.0.0:1194",
+        2,
+        &["tunnel[0].listen: 0.0.0.0:1194 is a wildcard"],
+    ),
 ];
 
 #[test]
@@ -114,10 +186,14 @@ fn each_bad_configuration_is_one_line_and_leaves_nothing() {
         let out = folder.run_config(&[]);
         let line = the_line(&out);
         assert_eq!(out.status.code(), Some(*code), "{to}: {line}");
-        says.iter().for_each(|part| assert!(line.contains(part), "{part:?} in {line}"));
+        says.iter()
+            .for_each(|part| assert!(line.contains(part), "{part:?} in {line}"));
         folder.nothing_left();
         // What needs no machine, check-config refuses in the same words.
-        let checked = folder.run(&[], &["check-config", &folder.path("gw.toml").display().to_string()]);
+        let checked = folder.run(
+            &[],
+            &["check-config", &folder.path("gw.toml").display().to_string()],
+        );
         match code {
             2 => assert_eq!((checked.status.code(), the_line(&checked)), (Some(2), line)),
             _ => assert_eq!(checked.status.code(), Some(0), "{to}"),
@@ -139,13 +215,22 @@ fn a_missing_configuration_is_named() {
 fn check_config_prints_what_is_in_force() {
     let folder = Folder::new(101);
     folder.configure("[nic]", "[nic]");
-    let out = folder.run(&[], &["check-config", &folder.path("gw.toml").display().to_string()]);
+    let out = folder.run(
+        &[],
+        &["check-config", &folder.path("gw.toml").display().to_string()],
+    );
     assert_eq!(out.status.code(), Some(0));
     let text = String::from_utf8_lossy(&out.stdout);
-    assert!(text.contains("[[tunnel]]") && text.contains("net_null0"), "{text}");
+    assert!(
+        text.contains("[[tunnel]]") && text.contains("net_null0"),
+        "{text}"
+    );
     let key = "a056b395e9a8b9801c03c70fbed31706";
     assert!(!text.contains(key) && !String::from_utf8_lossy(&out.stderr).contains(key));
-    assert!(String::from_utf8_lossy(&out.stderr).contains("chmod 600"), "the keys file is open to others");
+    assert!(
+        String::from_utf8_lossy(&out.stderr).contains("chmod 600"),
+        "the keys file is open to others"
+    );
 }
 
 #[test]
@@ -158,7 +243,11 @@ fn an_interface_that_is_taken_is_named() {
     folder.configure(&interface, "interface = \"lo\"");
     let out = folder.run_config(&[]);
     assert_eq!(out.status.code(), Some(1));
-    assert!(the_line(&out).contains("interface lo exists already"), "{}", the_line(&out));
+    assert!(
+        the_line(&out).contains("interface lo exists already"),
+        "{}",
+        the_line(&out)
+    );
     folder.nothing_left();
 }
 
@@ -183,9 +272,17 @@ fn without_the_right_to_make_a_tap_it_says_so() {
         .env_remove("XDG_RUNTIME_DIR")
         .output()
         .expect("util-linux is installed");
-    assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(
+        out.status.code(),
+        Some(1),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     let line = the_line(&out);
-    assert!(line.contains(&folder.interface) || line.contains("/dev/net/tun"), "{line}");
+    assert!(
+        line.contains(&folder.interface) || line.contains("/dev/net/tun"),
+        "{line}"
+    );
     assert!(line.contains("CAP_NET_ADMIN"), "{line}");
     folder.nothing_left();
 }
@@ -209,12 +306,22 @@ fn a_name_that_is_taken_is_said_and_its_owner_goes_on() {
     std::io::BufRead::read_line(&mut out, &mut ready).expect("it says something");
     let second = folder.run_config(&[]);
     let ended = first.try_wait().expect("a child");
-    let folder_there = Path::new("/var/run/dpdk").join(&folder.name).join("config").exists();
-    Command::new("kill").arg(first.id().to_string()).status().expect("kill is there");
+    let folder_there = Path::new("/var/run/dpdk")
+        .join(&folder.name)
+        .join("config")
+        .exists();
+    Command::new("kill")
+        .arg(first.id().to_string())
+        .status()
+        .expect("kill is there");
     let status = first.wait().expect("a child");
     assert_eq!(ready, "ready\n");
     assert_eq!(second.status.code(), Some(1));
-    assert!(the_line(&second).contains(&format!("the name {} is taken", folder.name)), "{}", the_line(&second));
+    assert!(
+        the_line(&second).contains(&format!("the name {} is taken", folder.name)),
+        "{}",
+        the_line(&second)
+    );
     assert!(ended.is_none() && folder_there, "the owner goes on");
     assert_eq!(status.code(), Some(0));
     folder.nothing_left();
@@ -228,7 +335,13 @@ fn without_hugepages_it_starts_and_says_so() {
     }
     let folder = Folder::new(105);
     folder.configure("[nic]", "[nic]");
-    let without = ["unshare", "-m", "sh", "-c", "umount -a -t hugetlbfs; exec \"$0\" \"$@\""];
+    let without = [
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        "umount -a -t hugetlbfs; exec \"$0\" \"$@\"",
+    ];
     let out = folder.run_config(&without);
     let log = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(0), "{log}");

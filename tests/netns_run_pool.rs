@@ -18,7 +18,10 @@ fn fragment(id: u16, index: u16) -> Vec<u8> {
     header.extend(id.to_be_bytes());
     header.extend((0x2000 | (index * 8)).to_be_bytes());
     header.extend([64, 17, 0, 0, 192, 168, 90, 2, 192, 168, 90, 1]);
-    let sum: u32 = header.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    let sum: u32 = header
+        .chunks(2)
+        .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])))
+        .sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     header[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
     frame.extend(header);
@@ -32,6 +35,7 @@ fn traffic_goes_on_after_the_pool_ran_empty() {
         let general = format!("mbufs = {MINIMUM}");
         let setup = Setup {
             nic: ("net_tap_nic,iface=nic0", "net_tap_nic"),
+            host: "tap",
             general: &general,
             keys: "aes128-udp4",
             tunnel: "",
@@ -40,7 +44,11 @@ fn traffic_goes_on_after_the_pool_ran_empty() {
         let mut nic = Wire::of_nic();
         // Two thousand datagrams of seven fragments: more than the table holds, and more than there are buffers.
         // Sent until the port says that there was no buffer.
-        let no_buffer = || gateway.telemetry(&format!("/ethdev/stats,{}", 0))["rx_nombuf"].as_u64().expect("a number");
+        let no_buffer = || {
+            gateway.telemetry(&format!("/ethdev/stats,{}", 0))["rx_nombuf"]
+                .as_u64()
+                .expect("a number")
+        };
         let mut id = 0;
         wait_for("the pool to run empty", || {
             for _ in 0..1000 {
@@ -49,7 +57,9 @@ fn traffic_goes_on_after_the_pool_ran_empty() {
             }
             no_buffer() > 0
         });
-        wait_for("fragments to be given up", || gateway.dropped("fragment_timeout") > 0);
+        wait_for("fragments to be given up", || {
+            gateway.dropped("fragment_timeout") > 0
+        });
         let frames = pcap_file::read(&captured("aes128-udp4.outer.pcap"));
         let before = gateway.counter("tunnel_tx");
         frames.iter().for_each(|f| nic.send(f));
@@ -58,7 +68,9 @@ fn traffic_goes_on_after_the_pool_ran_empty() {
         std::thread::sleep(std::time::Duration::from_secs(3));
         let (received, empty) = (gateway.counter("nic_rx"), no_buffer());
         frames.iter().for_each(|f| nic.send(f));
-        wait_for("all of it", || gateway.counter("nic_rx") == received + frames.len() as u64);
+        wait_for("all of it", || {
+            gateway.counter("nic_rx") == received + frames.len() as u64
+        });
         assert_eq!(no_buffer(), empty, "buffers are there again");
         gateway.end();
     });

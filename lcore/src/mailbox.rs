@@ -44,8 +44,10 @@ pub struct Mailbox(Arc<Shared>);
 
 /// A mailbox for one worker.
 pub fn mailbox() -> (Sender, Mailbox) {
-    let shared =
-        Arc::new(Shared { messages: ArrayQueue::new(CAPACITY), replies: ArrayQueue::new(CAPACITY) });
+    let shared = Arc::new(Shared {
+        messages: ArrayQueue::new(CAPACITY),
+        replies: ArrayQueue::new(CAPACITY),
+    });
     (Sender(shared.clone()), Mailbox(shared))
 }
 

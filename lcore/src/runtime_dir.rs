@@ -19,7 +19,10 @@ pub struct RuntimeDir {
 impl RuntimeDir {
     /// The files of `prefix`. Nothing is made: EAL does that.
     pub fn of(prefix: &str) -> RuntimeDir {
-        RuntimeDir { folder: base().join("dpdk").join(prefix), prefix: prefix.into() }
+        RuntimeDir {
+            folder: base().join("dpdk").join(prefix),
+            prefix: prefix.into(),
+        }
     }
 
     /// The folder.
@@ -37,7 +40,10 @@ impl RuntimeDir {
     }
 
     fn config(&self) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(self.folder.join("config"))
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.folder.join("config"))
     }
 
     fn remove(&self) -> io::Result<()> {
@@ -92,7 +98,9 @@ fn hugetlbfs(line: &str) -> Option<&str> {
 
 /// Whether EAL names a page of this prefix so: "PREFIXmap_NUMBER".
 fn is_hugepage_of(prefix: &str, name: &str) -> bool {
-    let number = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix("map_"));
+    let number = name
+        .strip_prefix(prefix)
+        .and_then(|rest| rest.strip_prefix("map_"));
     number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
@@ -126,14 +134,20 @@ mod tests {
         for other in ["gw0map_", "gw01map_0", "gw0map_1x", "xgw0map_0", "gw0", "gw0map"] {
             assert!(!is_hugepage_of("gw0", other), "{other}");
         }
-        assert_eq!(hugetlbfs("nodev /dev/hugepages hugetlbfs rw 0 0"), Some("/dev/hugepages"));
+        assert_eq!(
+            hugetlbfs("nodev /dev/hugepages hugetlbfs rw 0 0"),
+            Some("/dev/hugepages")
+        );
         assert_eq!(hugetlbfs("tmpfs /run tmpfs rw 0 0"), None);
     }
 
     #[test]
     fn files_go_with_the_lock_free_and_stay_without_a_lock_file() {
         let folder = std::env::temp_dir().join(format!("runtime-dir-{}", std::process::id()));
-        let dir = || RuntimeDir { folder: folder.clone(), prefix: "no-such-prefix".into() };
+        let dir = || RuntimeDir {
+            folder: folder.clone(),
+            prefix: "no-such-prefix".into(),
+        };
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("socket"), "").expect("a file");
         drop(dir());

@@ -55,7 +55,10 @@ pub fn serve(eal: &Eal, commands: &[(&CStr, &CStr)], answers: Box<dyn Answers>) 
             unsafe { dpdk_sys::rte_telemetry_register_cmd(command.as_ptr(), Some(called), help.as_ptr()) };
         if code != 0 {
             let command = command.to_string_lossy().into_owned();
-            return Err(Error::Telemetry { command, reason: errno_text(code) });
+            return Err(Error::Telemetry {
+                command,
+                reason: errno_text(code),
+            });
         }
     }
     Ok(serving)
@@ -68,7 +71,10 @@ impl Drop for Serving {
 }
 
 fn registry() -> std::sync::MutexGuard<'static, Option<Box<dyn Answers>>> {
-    ANSWERS.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner())
+    ANSWERS
+        .get_or_init(Mutex::default)
+        .lock()
+        .unwrap_or_else(|e| e.into_inner())
 }
 
 /// The callback of every command. DPDK sends "null" when it returns less than 0.

@@ -73,7 +73,9 @@ impl Tunnel {
         };
         let port = Port::create_vdev(eal, &device, &args).map_err(|e| match e {
             // The driver's own word for TUNSETIFF's EPERM is in the line that it logged.
-            Error::Vdev { reason, .. } if reason.contains("not permitted") => Error::InterfaceRight(name.clone()),
+            Error::Vdev { reason, .. } if reason.contains("not permitted") => {
+                Error::InterfaceRight(name.clone())
+            }
             other => other,
         })?;
         Ok(Tunnel {

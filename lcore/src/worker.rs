@@ -78,7 +78,19 @@ pub struct Worker {
 impl Worker {
     /// A worker on the calling thread, with that thread's IPsec-MB manager and reassembly table.
     pub fn new(parts: Parts, imb: Imb, reassembly: IpFrag) -> Worker {
-        let Parts { nic, host, tunnels, tables, listeners, tuning, burst, idle_sleep, mailbox, counters, .. } = parts;
+        let Parts {
+            nic,
+            host,
+            tunnels,
+            tables,
+            listeners,
+            tuning,
+            burst,
+            idle_sleep,
+            mailbox,
+            counters,
+            ..
+        } = parts;
         let path = Inbound::new(listeners, tables, tuning, imb, reassembly, counters.clone());
         Worker {
             out: Outputs::new(tunnels.len()),
@@ -136,7 +148,10 @@ impl Worker {
     }
 
     fn now(&self, cycles: u64) -> Now {
-        Now { millis: Millis(cycles / self.cycles_per_ms), cycles }
+        Now {
+            millis: Millis(cycles / self.cycles_per_ms),
+            cycles,
+        }
     }
 
     /// The burst from the NIC: through the path and out.
@@ -154,7 +169,13 @@ impl Worker {
         if !self.out.host.is_empty() {
             match &mut self.host {
                 Some(queues) => {
-                    let (sent, _) = send(queues, &mut self.out.host, c, DropReason::HostMtu, DropReason::HostFull);
+                    let (sent, _) = send(
+                        queues,
+                        &mut self.out.host,
+                        c,
+                        DropReason::HostMtu,
+                        DropReason::HostFull,
+                    );
                     c.host_tx.add(sent as u64);
                 }
                 None => discard(&mut self.out.host, c, DropReason::HostFull),
@@ -204,7 +225,10 @@ impl Worker {
             _ => None,
         };
         let Some(tunnel) = self.path.tunnels_mut().get_mut(tunnel) else {
-            let rejected = nf_state::Rejected { reason: TableError::NotForTable, update };
+            let rejected = nf_state::Rejected {
+                reason: TableError::NotForTable,
+                update,
+            };
             return self.mailbox.reply(Reply::Rejected(rejected));
         };
         match tunnel.peers.apply(update) {
@@ -232,7 +256,9 @@ fn send(
     full: DropReason,
 ) -> (usize, usize) {
     let sum = |frames: &Frames<Mbuf>| {
-        frames.iter().fold((0, 0), |(bytes, longest), f| (bytes + f.packet_len(), f.packet_len().max(longest)))
+        frames.iter().fold((0, 0), |(bytes, longest), f| {
+            (bytes + f.packet_len(), f.packet_len().max(longest))
+        })
     };
     let (mut bytes, longest) = sum(frames);
     if longest > queues.longest {
@@ -257,4 +283,3 @@ fn discard<const N: usize>(frames: &mut ArrayVec<Mbuf, N>, counters: &Counters, 
         crate::burst::free(frames);
     }
 }
-

@@ -16,7 +16,9 @@ pub fn inspect(path: &Path) -> Result<u64, Failure> {
     let link = capture.get_datalink();
     if link != Linktype::ETHERNET {
         let link_name = link.get_name().unwrap_or_else(|_| link.0.to_string());
-        return Err(refuse(format!("link type {link_name}: only Ethernet (EN10MB) captures can be played")));
+        return Err(refuse(format!(
+            "link type {link_name}: only Ethernet (EN10MB) captures can be played"
+        )));
     }
     let mut frames = 0;
     loop {
@@ -45,7 +47,11 @@ pub struct Delivered {
 impl Delivered {
     /// SHA-256 over the packets in order, each preceded by its length as a 32-bit big-endian number.
     pub fn sha256(self) -> String {
-        self.digest.finalize().iter().map(|b| format!("{b:02x}")).collect()
+        self.digest
+            .finalize()
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect()
     }
 }
 
@@ -60,13 +66,22 @@ pub fn delivered(path: &Path) -> Result<BTreeMap<u32, Delivered>, Failure> {
             Err(e) => return Err(Failure::machine(format!("{}: {e}", path.display()))),
         };
         let Some((header, inner)) = packet.data.split_first_chunk::<HEADER_LEN>() else {
-            return Err(Failure::machine(format!("{}: a frame without an Ethernet header", path.display())));
+            return Err(Failure::machine(format!(
+                "{}: a frame without an Ethernet header",
+                path.display()
+            )));
         };
         let id = u32::from_be_bytes([0, header[9], header[10], header[11]]);
         if header[6..12] != peer_mac(id) {
-            return Err(Failure::machine(format!("{}: a frame that is from no peer", path.display())));
+            return Err(Failure::machine(format!(
+                "{}: a frame that is from no peer",
+                path.display()
+            )));
         }
-        let peer = peers.entry(id).or_insert_with(|| Delivered { packets: 0, digest: Sha256::new() });
+        let peer = peers.entry(id).or_insert_with(|| Delivered {
+            packets: 0,
+            digest: Sha256::new(),
+        });
         peer.packets += 1;
         peer.digest.update((inner.len() as u32).to_be_bytes());
         peer.digest.update(inner);
@@ -74,5 +89,6 @@ pub fn delivered(path: &Path) -> Result<BTreeMap<u32, Delivered>, Failure> {
 }
 
 fn open(path: &Path) -> Result<Capture<Offline>, Failure> {
-    Capture::from_file(path).map_err(|e| Failure::usage(format!("{}: no capture that libpcap reads: {e}", path.display())))
+    Capture::from_file(path)
+        .map_err(|e| Failure::usage(format!("{}: no capture that libpcap reads: {e}", path.display())))
 }

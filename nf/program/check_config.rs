@@ -10,7 +10,11 @@ use std::io::Write;
 pub fn run(command: &CheckConfig) -> Result<(), Failure> {
     let config = Config::load(&command.file).map_err(Failure::usage)?;
     let plan = Plan::new(&config)?;
-    plan.warnings.iter().for_each(|w| eprintln!("ovpn-dpdk: warning: {w}"));
+    plan.warnings
+        .iter()
+        .for_each(|w| eprintln!("ovpn-dpdk: warning: {w}"));
     let summary = config.summary(&plan.keys).to_string();
-    std::io::stdout().write_all(summary.as_bytes()).map_err(|e| Failure::machine(format!("stdout: {e}")))
+    std::io::stdout()
+        .write_all(summary.as_bytes())
+        .map_err(|e| Failure::machine(format!("stdout: {e}")))
 }

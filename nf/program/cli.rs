@@ -17,7 +17,12 @@ use std::path::PathBuf;
 /// Exit codes: 0 done, 1 the machine said no (permission, hugepages, a name that is taken, CPU), 2 wrong usage
 /// or configuration. Messages go to stderr, results to stdout.
 #[derive(Parser, Debug)]
-#[command(name = "ovpn-dpdk", version, verbatim_doc_comment, arg_required_else_help = true)]
+#[command(
+    name = "ovpn-dpdk",
+    version,
+    verbatim_doc_comment,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -272,8 +277,14 @@ mod tests {
     #[test]
     fn eal_arguments_end_at_two_dashes() {
         let split_words = |text| split(words(text)).unwrap();
-        assert_eq!(split_words("p run --config f"), (vec![], words("p run --config f")));
-        assert_eq!(split_words("p -l 0 -- run -x"), (words("-l 0"), words("p run -x")));
+        assert_eq!(
+            split_words("p run --config f"),
+            (vec![], words("p run --config f"))
+        );
+        assert_eq!(
+            split_words("p -l 0 -- run -x"),
+            (words("-l 0"), words("p run -x"))
+        );
         assert_eq!(split_words("p -- run"), (vec![], words("p run")));
         assert_eq!(split_words("p --help"), (vec![], words("p --help")));
         assert_eq!(split_words("p"), (vec![], words("p")));

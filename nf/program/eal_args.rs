@@ -44,7 +44,14 @@ pub fn complete(given: &[String], wants: &Wants, hugepages: bool) -> Arguments {
         }
         wants.pci.iter().for_each(|address| add(&["-a", address]));
     }
-    let about_pages = ["--no-huge", "--in-memory", "--huge-dir", "--huge-unlink", "--single-file-segments", "--legacy-mem"];
+    let about_pages = [
+        "--no-huge",
+        "--in-memory",
+        "--huge-dir",
+        "--huge-unlink",
+        "--single-file-segments",
+        "--legacy-mem",
+    ];
     let no_huge = !hugepages && !has(&about_pages);
     if no_huge {
         add(&["--no-huge"]);
@@ -84,7 +91,8 @@ pub fn hugepages_to_be_had() -> bool {
     let mounted = std::fs::read_to_string("/proc/mounts")
         .is_ok_and(|m| m.lines().any(|l| l.split(' ').nth(2) == Some("hugetlbfs")));
     let free = |folder: &Path| {
-        std::fs::read_to_string(folder.join("free_hugepages")).is_ok_and(|n| n.trim().parse().is_ok_and(|n: u64| n > 0))
+        std::fs::read_to_string(folder.join("free_hugepages"))
+            .is_ok_and(|n| n.trim().parse().is_ok_and(|n: u64| n > 0))
     };
     let sizes = std::fs::read_dir("/sys/kernel/mm/hugepages");
     mounted && sizes.is_ok_and(|mut s| s.any(|size| size.is_ok_and(|size| free(&size.path()))))
@@ -92,9 +100,12 @@ pub fn hugepages_to_be_had() -> bool {
 
 /// Whether a port's name is a PCI address such as `0000:3b:00.0` or `3b:00.0`.
 pub fn is_pci_address(name: &str) -> bool {
-    let Some((bus, function)) = name.rsplit_once('.') else { return false };
+    let Some((bus, function)) = name.rsplit_once('.') else {
+        return false;
+    };
     let parts: Vec<&str> = bus.split(':').collect();
-    let hex = |part: &&str, digits: usize| part.len() == digits && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let hex =
+        |part: &&str, digits: usize| part.len() == digits && part.bytes().all(|b| b.is_ascii_hexdigit());
     let tail = |parts: &[&str]| parts.iter().all(|p| hex(p, 2)) && hex(&function, 1);
     match parts.as_slice() {
         [domain, rest @ ..] if rest.len() == 2 => (4..=8).any(|n| hex(domain, n)) && tail(rest),
@@ -108,7 +119,12 @@ mod tests {
     use super::*;
 
     fn wants() -> Wants {
-        Wants { lcores: vec![0, 2, 3], prefix: "gw0".into(), no_huge_mb: 512, ..Wants::default() }
+        Wants {
+            lcores: vec![0, 2, 3],
+            prefix: "gw0".into(),
+            no_huge_mb: 512,
+            ..Wants::default()
+        }
     }
 
     fn line(given: &str, wants: &Wants, hugepages: bool) -> String {
@@ -119,19 +135,34 @@ mod tests {
     #[test]
     fn adds_what_was_not_given() {
         assert_eq!(line("", &wants(), true), "-l 0,2-3 --file-prefix gw0 --no-pci");
-        assert_eq!(line("", &wants(), false), "-l 0,2-3 --file-prefix gw0 --no-pci --no-huge -m 512");
-        let pci = Wants { pci: vec!["0000:3b:00.0".into()], ..wants() };
+        assert_eq!(
+            line("", &wants(), false),
+            "-l 0,2-3 --file-prefix gw0 --no-pci --no-huge -m 512"
+        );
+        let pci = Wants {
+            pci: vec!["0000:3b:00.0".into()],
+            ..wants()
+        };
         assert_eq!(line("", &pci, true), "-l 0,2-3 --file-prefix gw0 -a 0000:3b:00.0");
     }
 
     #[test]
     fn leaves_what_was_given_and_what_conflicts() {
         for lcores in ["-l 1", "-l1", "-c 3", "-c3", "--lcores 1", "--lcores=1@0"] {
-            assert_eq!(line(lcores, &wants(), true), format!("--file-prefix gw0 --no-pci {lcores}"));
+            assert_eq!(
+                line(lcores, &wants(), true),
+                format!("--file-prefix gw0 --no-pci {lcores}")
+            );
         }
-        assert_eq!(line("--file-prefix=x -b 1:00.0", &wants(), true), "-l 0,2-3 --file-prefix=x -b 1:00.0");
+        assert_eq!(
+            line("--file-prefix=x -b 1:00.0", &wants(), true),
+            "-l 0,2-3 --file-prefix=x -b 1:00.0"
+        );
         for pages in ["--in-memory", "--no-huge", "--huge-unlink", "--huge-unlink=never"] {
-            assert_eq!(line(pages, &wants(), false), format!("-l 0,2-3 --file-prefix gw0 --no-pci {pages}"));
+            assert_eq!(
+                line(pages, &wants(), false),
+                format!("-l 0,2-3 --file-prefix gw0 --no-pci {pages}")
+            );
         }
         assert!(line("--socket-mem 64", &wants(), false).contains("--no-huge --socket-mem 64"));
     }
@@ -147,7 +178,10 @@ mod tests {
 
     #[test]
     fn transient_runs_leave_no_files() {
-        let transient = Wants { transient: true, ..wants() };
+        let transient = Wants {
+            transient: true,
+            ..wants()
+        };
         assert!(line("", &transient, true).contains("--in-memory"));
         let without_pages = line("", &transient, false);
         assert!(without_pages.contains("--no-huge") && !without_pages.contains("--in-memory"));
@@ -159,7 +193,15 @@ mod tests {
         for pci in ["0000:3b:00.0", "3b:00.1", "10000:01:00.7"] {
             assert!(is_pci_address(pci), "{pci}");
         }
-        for other in ["net_pcap0", "net_tap0", "3b:00", "0000:3b:00.g", "", "a.b", "eth0.100"] {
+        for other in [
+            "net_pcap0",
+            "net_tap0",
+            "3b:00",
+            "0000:3b:00.g",
+            "",
+            "a.b",
+            "eth0.100",
+        ] {
             assert!(!is_pci_address(other), "{other}");
         }
     }

@@ -5,6 +5,8 @@ mod check_config;
 mod cli;
 mod eal_args;
 mod exit;
+#[cfg(test)]
+mod manual;
 mod perf;
 mod replay;
 mod run;

@@ -46,8 +46,14 @@ fn cases(command: &Perf) -> Vec<Case> {
     let pools = command.pool.map_or(POOLS_MB.to_vec(), |p| vec![p]);
     let scope = Scope::from(command.scope);
     let chosen = |batch: Option<bool>, distance: Option<u8>, scope| {
-        let batch = command.batch.map_or(batch, |b| Some(b == Switch::On)).unwrap_or(true);
-        let distance = command.prefetch.map_or(distance, |d| Some(d.0)).unwrap_or(Lookahead::default().distance);
+        let batch = command
+            .batch
+            .map_or(batch, |b| Some(b == Switch::On))
+            .unwrap_or(true);
+        let distance = command
+            .prefetch
+            .map_or(distance, |d| Some(d.0))
+            .unwrap_or(Lookahead::default().distance);
         (batch, Lookahead { distance, scope })
     };
     let mut tunings = if whole_table {
@@ -94,7 +100,9 @@ pub fn run(eal: &[String], command: &Perf) -> Result<(), Failure> {
     let machine = setup::start(eal, wants, None)?;
     let (eal, rounds, json) = (machine.eal.clone(), command.rounds, command.json);
     let cpu = machine.workers[0];
-    let job = launch::launch(&machine.eal, "perf", cpu, move |_lcore| measure(&eal, &cases, rounds, json));
+    let job = launch::launch(&machine.eal, "perf", cpu, move |_lcore| {
+        measure(&eal, &cases, rounds, json)
+    });
     job.and_then(launch::Worker::join).map_err(Failure::machine)?
 }
 
@@ -130,9 +138,13 @@ fn make_pools(eal: &lcore::Eal, mb: u32) -> Result<Pools, Failure> {
     // One buffer tells how large an element is.
     let element = pool("perf_probe", 1, ROOM)?.element_size();
     let count = ((u64::from(mb) << 20) / element as u64) as u32;
-    let records = Mempool::new(eal, "perf_records", count, setup::CACHE, ROOM, -1).map_err(Failure::machine)?;
+    let records =
+        Mempool::new(eal, "perf_records", count, setup::CACHE, ROOM, -1).map_err(Failure::machine)?;
     let second = pool("perf_walk", count, ROOM)?;
     let walk = Walk::new(second);
-    Ok(Pools { records, other: pool("perf_other", 1023, LARGE_ROOM)?, walk })
+    Ok(Pools {
+        records,
+        other: pool("perf_other", 1023, LARGE_ROOM)?,
+        walk,
+    })
 }
-

@@ -18,7 +18,7 @@ use nf_state::{Lookahead, PeerCounters, Scope};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,23 +46,8 @@ pub fn run(eal: &[String], command: &Replay) -> Result<(), Failure> {
     }
     let frames = capture::inspect(&command.input)?;
     check_names(command)?;
-    let prefix = format!("ovpn-dpdk-{}", std::process::id());
-    let outcome = play(eal, command, &keys, frames, &prefix);
-    remove_runtime_folder(&prefix);
-    report(command, frames, outcome?)
-}
-
-/// The EAL makes its runtime folder even when nothing goes in it, and leaves it.
-fn remove_runtime_folder(prefix: &str) {
-    // Where the EAL puts it: root's under /var/run, others' under XDG_RUNTIME_DIR or /tmp. Only an empty one goes, so
-    // a wrong guess does no harm.
-    let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    for base in [Some("/var/run".into()), of_user, Some("/tmp".into())]
-        .into_iter()
-        .flatten()
-    {
-        let _ = std::fs::remove_dir(base.join("dpdk").join(prefix));
-    }
+    let outcome = play(eal, command, &keys, frames)?;
+    report(command, frames, outcome)
 }
 
 /// Refuses names that net_pcap cannot be given, outputs that cannot be written, and one file in two places: the driver
@@ -99,28 +84,14 @@ fn check_names(command: &Replay) -> Result<(), Failure> {
 }
 
 /// Plays the capture; when it returns, ports are closed and the output files are complete.
-fn play(
-    eal: &[String],
-    command: &Replay,
-    keys: &KeysFile,
-    frames: u64,
-    prefix: &str,
-) -> Result<Outcome, Failure> {
+fn play(eal: &[String], command: &Replay, keys: &KeysFile, frames: u64) -> Result<Outcome, Failure> {
     let wants = Wants {
-        prefix: prefix.into(),
+        prefix: format!("ovpn-dpdk-{}", std::process::id()),
         transient: true,
         no_huge_mb: Pools::megabytes(MBUFS),
         ..Wants::default()
     };
-    let mut eal = eal.to_vec();
-    if !eal
-        .iter()
-        .any(|word| word.starts_with("--no-shconf") || word.starts_with("--in-memory"))
-    {
-        // Without hugepages there is no --in-memory, and the EAL would leave its files behind.
-        eal.push("--no-shconf".into());
-    }
-    let machine = setup::start(&eal, wants, None)?;
+    let machine = setup::start(eal, wants, None)?;
     let pools = Pools::new(&machine.eal, MBUFS)?;
     let open = |name: &str, args: String| port(&machine, &pools, name, &args);
     let nic = open("net_pcap_nic", format!("rx_pcap={}", argument(&command.input)?))?;

@@ -33,7 +33,10 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
     let given: Vec<String> = eal.iter().chain(&config.eal).cloned().collect();
     let wants = Wants {
         prefix: config.name.clone(),
-        pci: Some(config.nic.port.clone()).filter(|p| is_pci_address(p)).into_iter().collect(),
+        pci: Some(config.nic.port.clone())
+            .filter(|p| is_pci_address(p))
+            .into_iter()
+            .collect(),
         no_huge_mb: Pools::megabytes(plan.mbufs),
         ..Wants::default()
     };
@@ -41,7 +44,9 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
     let cpu = choose_cpu(&machine)?;
     let pools = Pools::new(&machine.eal, plan.mbufs)?;
     let ports = Ports::open(&machine, &config, &plan, &pools)?;
-    let mut stats = command.stats_period.map(|s| Stats::new(&config.name, Duration::from_secs(s)));
+    let mut stats = command
+        .stats_period
+        .map(|s| Stats::new(&config.name, Duration::from_secs(s)));
     let worker = gateway::launch(&machine, &config, &plan, &ports, &pools, cpu)?;
     let answers = Gateway::new(vec![worker.handle.clone()], plan.tuning);
     let serving = lcore::telemetry::serve(&machine.eal, answers::COMMANDS, Box::new(answers));
@@ -70,10 +75,15 @@ fn choose_cpu(machine: &Machine) -> Result<usize, Failure> {
         return Err(Failure::machine("no CPU is left for a worker"));
     };
     if cpu == machine.main {
-        tracing::warn!("CPU {cpu} is shared by the worker and the control side: give the worker one of its own");
+        tracing::warn!(
+            "CPU {cpu} is shared by the worker and the control side: give the worker one of its own"
+        );
     }
     if !idle.is_empty() {
-        tracing::info!("one worker, on CPU {cpu}: this version leaves CPUs {} idle", CpuList(idle));
+        tracing::info!(
+            "one worker, on CPU {cpu}: this version leaves CPUs {} idle",
+            CpuList(idle)
+        );
     }
     Ok(cpu)
 }
@@ -94,8 +104,15 @@ struct Signals {
 impl Signals {
     /// From here on SIGINT and SIGTERM end the gateway in order, however often they come; SIGHUP does nothing.
     fn catch() -> Result<Signals, Failure> {
-        let signals = Signals { end: Arc::default(), hangup: Arc::default() };
-        for (signal, flag) in [(SIGINT, &signals.end), (SIGTERM, &signals.end), (SIGHUP, &signals.hangup)] {
+        let signals = Signals {
+            end: Arc::default(),
+            hangup: Arc::default(),
+        };
+        for (signal, flag) in [
+            (SIGINT, &signals.end),
+            (SIGTERM, &signals.end),
+            (SIGHUP, &signals.hangup),
+        ] {
             signal_hook::flag::register(signal, flag.clone())
                 .map_err(|e| Failure::machine(format!("signal {signal} cannot be caught: {e}")))?;
         }
@@ -150,7 +167,11 @@ struct Stats {
 
 impl Stats {
     fn new(name: &str, period: Duration) -> Stats {
-        Stats { table: Table::new(name, Instant::now()), period, due: Instant::now() + period }
+        Stats {
+            table: Table::new(name, Instant::now()),
+            period,
+            due: Instant::now() + period,
+        }
     }
 
     fn print_if_due(&mut self, ports: &Ports, handle: &Handle) {
@@ -168,7 +189,10 @@ impl Stats {
             driver: port.driver().unwrap_or_default(),
             stats: port.stats().unwrap_or_default(),
         });
-        let lcores = vec![LcoreRow { cpu: handle.cpu, totals: handle.counters.totals() }];
+        let lcores = vec![LcoreRow {
+            cpu: handle.cpu,
+            totals: handle.counters.totals(),
+        }];
         let text = self.table.render(Instant::now(), rows.collect(), lcores, last);
         let mut out = std::io::stdout();
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -29,10 +29,16 @@ pub fn log(format: LogFormat, level: LogLevel) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let dpdk = if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::WARN) };
+    let dpdk = if level >= LevelFilter::DEBUG {
+        level
+    } else {
+        level.min(LevelFilter::WARN)
+    };
     let filter = Targets::new().with_default(level).with_target("dpdk", dpdk);
     let registry = tracing_subscriber::registry().with(filter);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false);
     // A second call in one process changes nothing.
     let _ = match format {
         LogFormat::Text => registry.with(lines).try_init(),
@@ -70,7 +76,9 @@ pub fn allowed_cpus() -> Result<Vec<usize>, Failure> {
 
 /// The CPUs of a `-l` option among the given EAL arguments, in any of its spellings.
 fn given_lcores(given: &[String]) -> Option<Vec<usize>> {
-    let at = given.iter().position(|g| g.starts_with("-l") && !g.starts_with("--"))?;
+    let at = given
+        .iter()
+        .position(|g| g.starts_with("-l") && !g.starts_with("--"))?;
     let list = match given[at][2..].trim_start_matches('=') {
         "" => given.get(at + 1)?,
         attached => attached,
@@ -85,7 +93,9 @@ pub fn start(given: &[String], mut wants: Wants, workers: Option<Vec<usize>>) ->
     let workers = workers.unwrap_or(auto);
     if let Some(cpu) = workers.iter().chain([&main]).find(|cpu| !allowed.contains(cpu)) {
         let allowed = cpulist::CpuList(&allowed);
-        return Err(Failure::machine(format!("CPU {cpu} is not to be had: this process may use {allowed}")));
+        return Err(Failure::machine(format!(
+            "CPU {cpu} is not to be had: this process may use {allowed}"
+        )));
     }
     // The CPU is looked at first: DPDK's own check is not as clear.
     let mut imb = Imb::new().map_err(Failure::machine)?;
@@ -101,12 +111,20 @@ pub fn start(given: &[String], mut wants: Wants, workers: Option<Vec<usize>>) ->
     wants.lcores = vec![main];
     let arguments = eal_args::complete(given, &wants, eal_args::hugepages_to_be_had());
     if arguments.no_huge {
-        tracing::warn!("no hugepages to be had: running without (--no-huge), which is fine for trying out and slow");
+        tracing::warn!(
+            "no hugepages to be had: running without (--no-huge), which is fine for trying out and slow"
+        );
     }
     let eal = Eal::init(&arguments.words[1..]).map_err(Failure::machine)?;
     eal.unpin_caller().map_err(Failure::machine)?;
     lcore::secrets::forbid_core_dumps().map_err(Failure::machine)?;
-    Ok(Machine { eal, main, workers, imb, _runtime: runtime })
+    Ok(Machine {
+        eal,
+        main,
+        workers,
+        imb,
+        _runtime: runtime,
+    })
 }
 
 /// The two pools of a process.

@@ -88,8 +88,16 @@ mod tests {
     fn too_few_are_refused_with_the_sum() {
         assert_eq!(ONE.mbufs(AutoOr::Auto), Ok(ONE.auto()));
         assert_eq!(ONE.mbufs(AutoOr::Value(ONE.minimum())), Ok(ONE.minimum()));
-        let Err(Failure::Usage(line)) = ONE.mbufs(AutoOr::Value(ONE.minimum() - 1)) else { panic!("accepted") };
-        for part in ["mbufs: 7423 are too few", "at least 7424", "6144 for the rings of 3 ports", "768", "512"] {
+        let Err(Failure::Usage(line)) = ONE.mbufs(AutoOr::Value(ONE.minimum() - 1)) else {
+            panic!("accepted")
+        };
+        for part in [
+            "mbufs: 7423 are too few",
+            "at least 7424",
+            "6144 for the rings of 3 ports",
+            "768",
+            "512",
+        ] {
             assert!(line.contains(part), "{line}");
         }
         assert!(!line.contains('\n'));

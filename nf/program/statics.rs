@@ -67,7 +67,10 @@ impl StaticPeers {
                 }),
             }
         }
-        Ok(StaticPeers { peers, source_check: config.is_some_and(|c| c.source_check) })
+        Ok(StaticPeers {
+            peers,
+            source_check: config.is_some_and(|c| c.source_check),
+        })
     }
 
     /// A table for one worker. `interface`: the tunnel interface's MAC address.
@@ -80,14 +83,28 @@ impl StaticPeers {
             counters.push((config.id, peer.counters.clone()));
             table.insert(peer).map_err(Failure::usage)?;
             if let Some(remote) = config.remote {
-                table.bind_address(config.id, (remote.ip(), remote.port())).map_err(Failure::usage)?;
+                table
+                    .bind_address(config.id, (remote.ip(), remote.port()))
+                    .map_err(Failure::usage)?;
             }
-            for network in config.addresses.iter().map(|a| IpNet::from(*a)).chain(config.networks.clone()) {
+            for network in config
+                .addresses
+                .iter()
+                .map(|a| IpNet::from(*a))
+                .chain(config.networks.clone())
+            {
                 sources.insert(network, config.id).map_err(Failure::usage)?;
             }
         }
         let sources = self.source_check.then_some(sources);
-        Ok(Table { tunnel: Tunnel { peers: table, sources, interface }, counters })
+        Ok(Table {
+            tunnel: Tunnel {
+                peers: table,
+                sources,
+                interface,
+            },
+            counters,
+        })
     }
 }
 
@@ -116,7 +133,15 @@ impl StaticPeer {
 fn slot(imb: &Imb, key: &StaticKey) -> Result<Arc<KeySlot<Key>>, Failure> {
     let direction = |material: &KeyMaterial| {
         let expanded = Key::expand(imb, key.cipher, &material.key).map_err(Failure::machine)?;
-        Ok(Direction { key: expanded, nonce_tail: *material.nonce_tail })
+        Ok(Direction {
+            key: expanded,
+            nonce_tail: *material.nonce_tail,
+        })
     };
-    Ok(KeySlot::new(key.cipher, key.key_id, direction(&key.decrypt)?, direction(&key.encrypt)?))
+    Ok(KeySlot::new(
+        key.cipher,
+        key.key_id,
+        direction(&key.decrypt)?,
+        direction(&key.encrypt)?,
+    ))
 }

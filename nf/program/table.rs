@@ -40,15 +40,32 @@ pub struct Table {
 impl Table {
     /// The tables of a gateway that started at `start`.
     pub fn new(gateway: &str, start: Instant) -> Table {
-        Table { gateway: gateway.into(), start, last: None }
+        Table {
+            gateway: gateway.into(),
+            start,
+            last: None,
+        }
     }
 
     /// The table at `now`. `whole`: rates are over the whole run, as in the last one.
-    pub fn render(&mut self, now: Instant, ports: Vec<PortRow>, lcores: Vec<LcoreRow>, whole: bool) -> String {
+    pub fn render(
+        &mut self,
+        now: Instant,
+        ports: Vec<PortRow>,
+        lcores: Vec<LcoreRow>,
+        whole: bool,
+    ) -> String {
         let before = if whole { None } else { self.last.take() };
         let (then, ports_before, lcores_before) = before.unwrap_or((self.start, Vec::new(), Vec::new()));
-        let (up, seconds) = ((now - self.start).as_secs_f64(), (now - then).as_secs_f64().max(1e-3));
-        let over = if whole { "the whole run".into() } else { format!("the last {seconds:.1} s") };
+        let (up, seconds) = (
+            (now - self.start).as_secs_f64(),
+            (now - then).as_secs_f64().max(1e-3),
+        );
+        let over = if whole {
+            "the whole run".into()
+        } else {
+            format!("the last {seconds:.1} s")
+        };
         let mut out = format!("---- {}: up {up:.1} s, rates over {over} ", self.gateway);
         let fill = WIDTH.saturating_sub(out.len());
         out.push_str(&"-".repeat(fill));
@@ -70,18 +87,46 @@ impl Table {
 }
 
 fn write_port(out: &mut String, port: &PortRow, before: &PortStats, seconds: f64) {
-    let PortRow { part, name, driver, stats: s } = port;
+    let PortRow {
+        part,
+        name,
+        driver,
+        stats: s,
+    } = port;
     let _ = writeln!(out, "{part:<7} {name} ({driver})");
     let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
     let mut line = |way, packets, bytes, pps: f64, bps: f64| {
         let (pps, bps) = (short(pps), short(bps * 8.0));
-        let _ = writeln!(out, "  {way:<3} {packets:>16} packets {bytes:>19} bytes {pps:>12} packet/s {bps:>12} bit/s");
+        let _ = writeln!(
+            out,
+            "  {way:<3} {packets:>16} packets {bytes:>19} bytes {pps:>12} packet/s {bps:>12} bit/s"
+        );
     };
-    line("in", s.ipackets, s.ibytes, rate(s.ipackets, before.ipackets), rate(s.ibytes, before.ibytes));
-    line("out", s.opackets, s.obytes, rate(s.opackets, before.opackets), rate(s.obytes, before.obytes));
-    let bad = [("in missed", s.imissed), ("in errors", s.ierrors), ("no buffer", s.rx_nombuf), ("out errors", s.oerrors)];
-    let bad: Vec<String> =
-        bad.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what} {}", short(*n as f64))).collect();
+    line(
+        "in",
+        s.ipackets,
+        s.ibytes,
+        rate(s.ipackets, before.ipackets),
+        rate(s.ibytes, before.ibytes),
+    );
+    line(
+        "out",
+        s.opackets,
+        s.obytes,
+        rate(s.opackets, before.opackets),
+        rate(s.obytes, before.obytes),
+    );
+    let bad = [
+        ("in missed", s.imissed),
+        ("in errors", s.ierrors),
+        ("no buffer", s.rx_nombuf),
+        ("out errors", s.oerrors),
+    ];
+    let bad: Vec<String> = bad
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(what, n)| format!("{what} {}", short(*n as f64)))
+        .collect();
     if !bad.is_empty() {
         let _ = writeln!(out, "  lost: {}", bad.join(", "));
     }
@@ -89,7 +134,13 @@ fn write_port(out: &mut String, port: &PortRow, before: &PortStats, seconds: f64
 
 fn write_lcore(out: &mut String, lcore: &LcoreRow, before: &Totals, seconds: f64) {
     let (t, d) = (&lcore.totals, lcore.totals.since(before));
-    let per = |n: u64| if n == 0 { "-".into() } else { format!("{:.1}", d.busy_cycles as f64 / n as f64) };
+    let per = |n: u64| {
+        if n == 0 {
+            "-".into()
+        } else {
+            format!("{:.1}", d.busy_cycles as f64 / n as f64)
+        }
+    };
     let _ = writeln!(
         out,
         "lcore   CPU {}: {} packet/s, {} bit/s, {} cycles a packet, {} cycles a byte",
@@ -110,7 +161,10 @@ fn write_lcore(out: &mut String, lcore: &LcoreRow, before: &Totals, seconds: f64
         ("to daemon", t.to_daemon),
     ];
     for line in in_order.chunks(4) {
-        let cells: String = line.iter().map(|(what, n)| format!("  {what:<12} {:<9}", short(*n as f64))).collect();
+        let cells: String = line
+            .iter()
+            .map(|(what, n)| format!("  {what:<12} {:<9}", short(*n as f64)))
+            .collect();
         let _ = writeln!(out, "{}", cells.trim_end());
     }
     let mut line = |what: &str, cells: [String; BUCKETS]| {
@@ -126,7 +180,11 @@ fn write_drops(out: &mut String, now: &Totals, before: &Totals, seconds: f64) {
     let rates = now.since(before);
     for (reason, n) in now.nonzero_drops() {
         let rate = short(rates.dropped(reason) as f64 / seconds);
-        let _ = writeln!(out, "drop    {:<18} {n:>16} packets {rate:>12} packet/s", reason.name());
+        let _ = writeln!(
+            out,
+            "drop    {:<18} {n:>16} packets {rate:>12} packet/s",
+            reason.name()
+        );
     }
 }
 
@@ -145,97 +203,4 @@ fn short(n: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nf_path::counters::Counters;
-    use nf_path::verdict::DropReason;
-    use std::time::Duration;
-
-    fn port(ipackets: u64) -> PortRow {
-        let stats = PortStats { ipackets, ibytes: ipackets * 100, ..PortStats::default() };
-        PortRow { part: "nic", name: "net_pcap0".into(), driver: "net_pcap".into(), stats }
-    }
-
-    fn lcore(packets: u64) -> LcoreRow {
-        let c = Counters::default();
-        c.nic_rx.add(packets);
-        c.nic_rx_bytes.add(packets * 100);
-        c.busy_cycles.add(packets * 250);
-        c.bursts.add(64);
-        c.batches.add(3);
-        c.count(DropReason::ReplayOld, packets / 10);
-        LcoreRow { cpu: 1, totals: c.totals() }
-    }
-
-    #[test]
-    fn shows_totals_rates_and_the_drops_that_are_not_zero() {
-        let start = Instant::now();
-        let mut table = Table::new("gw0", start);
-        let at = |s| start + Duration::from_secs(s);
-        table.render(at(1), vec![port(1000)], vec![lcore(1000)], false);
-        let text = table.render(at(3), vec![port(5000)], vec![lcore(5000)], false);
-        assert!(text.contains("up 3.0 s, rates over the last 2.0 s"), "{text}");
-        assert!(text.contains("nic     net_pcap0 (net_pcap)"), "{text}");
-        let port: Vec<&str> = text.lines().find(|l| l.starts_with("  in ")).unwrap().split_whitespace().collect();
-        assert_eq!(port, ["in", "5000", "packets", "500000", "bytes", "2000", "packet/s", "1600.0k", "bit/s"]);
-        assert!(text.contains("CPU 1: 2000 packet/s, 1600.0k bit/s, 250.0 cycles a packet, 2.5 cycles a byte"), "{text}");
-        let drop: Vec<&str> = text.lines().find(|l| l.starts_with("drop")).unwrap().split_whitespace().collect();
-        assert_eq!(drop, ["drop", "replay_old", "500", "packets", "200", "packet/s"]);
-        assert_eq!(text.lines().filter(|l| l.starts_with("drop")).count(), 1);
-        assert!(!text.contains("lost:"), "{text}");
-    }
-
-    #[test]
-    fn the_last_table_is_over_the_whole_run() {
-        let start = Instant::now();
-        let mut table = Table::new("gw0", start);
-        table.render(start + Duration::from_secs(9), vec![port(9000)], vec![lcore(9000)], false);
-        let text = table.render(start + Duration::from_secs(10), vec![port(10_000)], vec![lcore(10_000)], true);
-        assert!(text.contains("over the whole run") && text.contains("CPU 1: 1000 packet/s"), "{text}");
-    }
-
-    #[test]
-    fn histogram_columns_stand_under_their_labels() {
-        let start = Instant::now();
-        let text = Table::new("gw0", start).render(start, vec![], vec![lcore(10)], false);
-        let line = |name: &str| text.lines().find(|l| l.trim_start().starts_with(name)).unwrap().to_owned();
-        let end = |line: &str, what: &str| line.find(what).unwrap() + what.len();
-        let (size, bursts, batches) = (line("size"), line("bursts"), line("batches"));
-        assert_eq!(bursts.as_bytes()[end(&size, " 33-64") - 1], b'1');
-        assert_eq!(batches.as_bytes()[end(&size, " 3-4") - 1], b'1');
-    }
-
-    #[test]
-    fn an_idle_lcore_has_no_cycles_a_packet() {
-        let start = Instant::now();
-        let idle = LcoreRow { cpu: 0, totals: Totals::default() };
-        let text = Table::new("gw0", start).render(start, vec![], vec![idle], false);
-        assert!(text.contains("- cycles a packet, - cycles a byte"), "{text}");
-    }
-
-    #[test]
-    fn every_line_fits_whatever_the_numbers() {
-        let start = Instant::now();
-        let mut row = port(u64::MAX / 100);
-        row.name = "net_virtio_user_fifteen-bytes-x".into();
-        row.stats = PortStats { imissed: 1 << 60, ierrors: 1 << 60, rx_nombuf: 1 << 60, oerrors: 1 << 60, ..row.stats };
-        let c = Counters::default();
-        for counter in [&c.nic_rx, &c.records, &c.authentic, &c.tunnel_tx, &c.keepalives, &c.to_host, &c.nic_rx_bytes] {
-            counter.add(1 << 50);
-        }
-        DropReason::ALL.iter().for_each(|d| c.count(*d, 1 << 50));
-        let lcore = LcoreRow { cpu: 1023, totals: c.totals() };
-        let text = Table::new("a-name-of-thirty-two-characters-", start).render(start, vec![row], vec![lcore], false);
-        for line in text.lines() {
-            assert!(line.len() <= WIDTH, "{}: {line}", line.len());
-        }
-        assert_eq!(text.lines().filter(|l| l.starts_with("drop")).count(), DropReason::COUNT);
-    }
-
-    #[test]
-    fn short_numbers() {
-        for (n, text) in [(0.0, "0"), (99_999.0, "99999"), (100_000.0, "100.0k"), (1.6e9, "1600.0M"), (1e20, "100000.0P")] {
-            assert_eq!(short(n), text);
-        }
-    }
-}
+mod tests;

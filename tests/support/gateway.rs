@@ -40,16 +40,28 @@ pub fn in_namespace(name: &str, body: impl FnOnce()) {
     let inside = Command::new("ip")
         .args(["netns", "exec", &namespace.0])
         .arg(me)
-        .args(["--exact", name, "--nocapture", "--test-threads=1", "--include-ignored"])
+        .args([
+            "--exact",
+            name,
+            "--nocapture",
+            "--test-threads=1",
+            "--include-ignored",
+        ])
         .env(INSIDE, "1")
         .output()
         .expect("ip was there before");
     // Without the inner harness's own lines, which would be counted as a second test.
     let said = [inside.stdout, inside.stderr].concat();
-    for line in String::from_utf8_lossy(&said).lines().filter(|l| !l.starts_with("test ") && !l.starts_with("running ")) {
+    for line in String::from_utf8_lossy(&said)
+        .lines()
+        .filter(|l| !l.starts_with("test ") && !l.starts_with("running "))
+    {
         println!("{line}");
     }
-    assert!(inside.status.success(), "{name} failed in its namespace: see above");
+    assert!(
+        inside.status.success(),
+        "{name} failed in its namespace: see above"
+    );
 }
 
 /// Says that a test cannot run on this machine, and why.
@@ -61,14 +73,24 @@ struct Namespace(String);
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).stderr(Stdio::null()).status();
+        let _ = Command::new("ip")
+            .args(["netns", "del", &self.0])
+            .stderr(Stdio::null())
+            .status();
     }
 }
 
 /// Runs `ip` with these words.
 pub fn ip(words: &[&str]) {
-    let out = Command::new("ip").args(words).output().expect("iproute2 is installed");
-    assert!(out.status.success(), "ip {words:?}: {}", String::from_utf8_lossy(&out.stderr));
+    let out = Command::new("ip")
+        .args(words)
+        .output()
+        .expect("iproute2 is installed");
+    assert!(
+        out.status.success(),
+        "ip {words:?}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
 }
 
 /// Whether the namespace has an interface of that name.
@@ -78,16 +100,24 @@ pub fn interface_exists(name: &str) -> bool {
 
 /// The address of an interface.
 pub fn mac(interface: &str) -> [u8; 6] {
-    let out = Command::new("ip").args(["-j", "link", "show", interface]).output().expect("iproute2 is installed");
+    let out = Command::new("ip")
+        .args(["-j", "link", "show", interface])
+        .output()
+        .expect("iproute2 is installed");
     let links: Value = serde_json::from_slice(&out.stdout).expect("ip -j prints JSON");
     let text = links[0]["address"].as_str().expect("an address").to_owned();
-    let bytes: Vec<u8> = text.split(':').map(|b| u8::from_str_radix(b, 16).expect("hexadecimal")).collect();
+    let bytes: Vec<u8> = text
+        .split(':')
+        .map(|b| u8::from_str_radix(b, 16).expect("hexadecimal"))
+        .collect();
     bytes.try_into().expect("six bytes")
 }
 
 /// A file among the captures.
 pub fn captured(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/captures")
+        .join(name)
 }
 
 /// Waits until `what` holds.
@@ -103,6 +133,8 @@ pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 pub struct Setup<'a> {
     /// The NIC port: one EAL argument and the port's name.
     pub nic: (&'a str, &'a str),
+    /// What the host port is made of.
+    pub host: &'a str,
     /// More lines of the top level of the configuration.
     pub general: &'a str,
     /// A capture whose keys file is used.
@@ -127,7 +159,11 @@ impl Gateway {
         let until = Instant::now() + PATIENCE;
         while !gateway.stdout().lines().any(|line| line == "ready") {
             let ended = gateway.child.try_wait().expect("a child");
-            assert!(ended.is_none() && Instant::now() < until, "not ready ({ended:?}): {}", gateway.stderr());
+            assert!(
+                ended.is_none() && Instant::now() < until,
+                "not ready ({ended:?}): {}",
+                gateway.stderr()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         gateway
@@ -136,13 +172,26 @@ impl Gateway {
     /// Starts it.
     pub fn spawn(setup: &Setup, arguments: &[&str]) -> Gateway {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let name = format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        fs::copy(captured(&format!("{}.keys.json", setup.keys)), folder.path().join("keys.json")).expect("keys");
+        let name = format!(
+            "test-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        fs::copy(
+            captured(&format!("{}.keys.json", setup.keys)),
+            folder.path().join("keys.json"),
+        )
+        .expect("keys");
         let (vdev, port) = setup.nic;
-        let Setup { general, tunnel, .. } = setup;
+        let Setup {
+            host,
+            general,
+            tunnel,
+            ..
+        } = setup;
         let text = format!(
             "name = \"{name}\"\neal = [\"--vdev={vdev}\"]\ninsecure_static_keys = true\n{general}\n[nic]\nport = \"{port}\"\n\
-             [host]\nkind = \"tap\"\ninterface = \"host0\"\n[[tunnel]]\nkind = \"tap\"\ninterface = \"tun0\"\n\
+             [host]\nkind = \"{host}\"\ninterface = \"host0\"\n[[tunnel]]\nkind = \"tap\"\ninterface = \"tun0\"\n\
              source_check = false\nkeys_file = \"keys.json\"\n{tunnel}\n"
         );
         let config = folder.path().join("gw.toml");
@@ -173,7 +222,10 @@ impl Gateway {
     /// Sends it a signal.
     pub fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill is there");
+        let sent = Command::new("kill")
+            .args(["-s", signal, &pid])
+            .status()
+            .expect("kill is there");
         assert!(sent.success(), "kill -s {signal} {pid}");
     }
 
@@ -184,7 +236,11 @@ impl Gateway {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 return status;
             }
-            assert!(Instant::now() < until, "it still runs after {patience:?}: {}", self.stderr());
+            assert!(
+                Instant::now() < until,
+                "it still runs after {patience:?}: {}",
+                self.stderr()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -213,17 +269,24 @@ impl Gateway {
         // With a terminal or not, the last line that is JSON with the command in it is the answer.
         let answers = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
         let key = command.split(',').next().expect("a command");
-        answers.filter_map(|a| a.get(key).cloned()).last().unwrap_or_else(|| panic!("no answer to {command}: {text}"))
+        answers
+            .filter_map(|a| a.get(key).cloned())
+            .next_back()
+            .unwrap_or_else(|| panic!("no answer to {command}: {text}"))
     }
 
     /// How many packets were dropped for a reason so far, by telemetry.
     pub fn dropped(&self, reason: &str) -> u64 {
-        self.telemetry("/ovpn/drops")[reason].as_u64().unwrap_or_else(|| panic!("no reason {reason}"))
+        self.telemetry("/ovpn/drops")[reason]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no reason {reason}"))
     }
 
     /// A counter of the one worker, by telemetry.
     pub fn counter(&self, name: &str) -> u64 {
-        self.telemetry("/ovpn/lcores")[name][0].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
+        self.telemetry("/ovpn/lcores")[name][0]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no counter {name}"))
     }
 }
 
@@ -242,7 +305,10 @@ pub fn nothing_left(name: &str) {
     let folder = Path::new("/var/run/dpdk").join(name);
     assert!(!folder.exists(), "{} is left", folder.display());
     let pages = fs::read_dir("/dev/hugepages").into_iter().flatten().flatten();
-    let left: Vec<_> = pages.map(|e| e.file_name()).filter(|f| f.to_string_lossy().starts_with(name)).collect();
+    let left: Vec<_> = pages
+        .map(|e| e.file_name())
+        .filter(|f| f.to_string_lossy().starts_with(name))
+        .collect();
     assert!(left.is_empty(), "{left:?} are left");
 }
 
@@ -295,8 +361,12 @@ impl Wire {
 
     /// On "any": the peer id and the inner packet of each frame that is from a peer, until there were `n` of them
     /// and no more came for half a second.
-    pub fn from_peers(&mut self, n: usize) -> Vec<(u32, Vec<u8>)> {
-        assert_eq!(self.0.get_datalink(), Linktype::LINUX_SLL, "libpcap's \"any\" device");
+    pub fn peers_packets(&mut self, n: usize) -> Vec<(u32, Vec<u8>)> {
+        assert_eq!(
+            self.0.get_datalink(),
+            Linktype::LINUX_SLL,
+            "libpcap's \"any\" device"
+        );
         let (mut packets, until) = (Vec::new(), Instant::now() + PATIENCE);
         let mut last = Instant::now();
         while (packets.len() < n && Instant::now() < until) || last.elapsed() < Duration::from_millis(500) {

@@ -140,7 +140,9 @@ impl Buf for Mbuf {
         // `rte_pktmbuf_pool_create` and the drivers put it. A wrong guess costs a line and nothing else.
         let first = self.0.as_ptr().cast::<u8>();
         prefetch_read(first);
-        prefetch_read(first.wrapping_add(size_of::<dpdk_sys::RteMbuf>() + dpdk_sys::RTE_PKTMBUF_HEADROOM as usize));
+        prefetch_read(
+            first.wrapping_add(size_of::<dpdk_sys::RteMbuf>() + dpdk_sys::RTE_PKTMBUF_HEADROOM as usize),
+        );
     }
 
     #[inline(always)]

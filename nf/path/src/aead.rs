@@ -10,7 +10,13 @@ pub trait Aead {
 
     /// Decrypts `text` in place and returns the tag **as computed** over `aad` and the ciphertext. The caller
     /// compares it with the one received (`nf_state::Authentic::verify`) and must not use `text` before that.
-    fn open(&mut self, key: &Self::Key, nonce: &[u8; NONCE_LEN], aad: &[u8; AAD_LEN], text: &mut [u8]) -> [u8; TAG_LEN];
+    fn open(
+        &mut self,
+        key: &Self::Key,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8; AAD_LEN],
+        text: &mut [u8],
+    ) -> [u8; TAG_LEN];
 
     /// Asks for the cache lines of `key` that opening a record will read. Never changes a result.
     fn prefetch_key(&self, key: &Self::Key);

@@ -32,6 +32,9 @@ pub struct Outputs<B> {
 impl<B> Outputs<B> {
     /// Empty outputs for `tunnels` tunnel ports.
     pub fn new(tunnels: usize) -> Self {
-        Outputs { tunnels: (0..tunnels).map(|_| Frames::new()).collect(), host: Frames::new() }
+        Outputs {
+            tunnels: (0..tunnels).map(|_| Frames::new()).collect(),
+            host: Frames::new(),
+        }
     }
 }

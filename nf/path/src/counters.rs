@@ -14,7 +14,11 @@ impl Histogram {
     /// The bucket of a size of 0 to 256.
     #[inline]
     pub const fn bucket(size: usize) -> usize {
-        let bucket = if size < 2 { size } else { (usize::BITS - (size - 1).leading_zeros()) as usize + 1 };
+        let bucket = if size < 2 {
+            size
+        } else {
+            (usize::BITS - (size - 1).leading_zeros()) as usize + 1
+        };
         if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
     }
 
@@ -161,7 +165,10 @@ impl Totals {
 
     /// The reasons whose count is not zero.
     pub fn nonzero_drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
-        DropReason::ALL.iter().map(|&d| (d, self.dropped(d))).filter(|&(_, n)| n > 0)
+        DropReason::ALL
+            .iter()
+            .map(|&d| (d, self.dropped(d)))
+            .filter(|&(_, n)| n > 0)
     }
 }
 

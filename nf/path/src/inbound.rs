@@ -98,8 +98,13 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
         if self.builder.batches().is_empty() {
             return;
         }
-        let opening =
-            lookup::lookup(&self.builder, &self.facts, &mut self.slots[..], &self.tunnels, &self.counters);
+        let opening = lookup::lookup(
+            &self.builder,
+            &self.facts,
+            &mut self.slots[..],
+            &self.tunnels,
+            &self.counters,
+        );
         let mut opener = Opener {
             ahead: Ahead {
                 opening: &opening,
@@ -195,7 +200,9 @@ impl<B: Buf, A: Aead> Opener<'_, '_, B, A> {
         for i in found.first..found.end {
             self.ahead.advance(self.slots, self.aead, i, end);
             let slot = usize::from(opening.order[i].slot);
-            let Some(mut buf) = self.slots[slot].take() else { continue };
+            let Some(mut buf) = self.slots[slot].take() else {
+                continue;
+            };
             let facts = &self.ahead.facts[slot];
             match self.record(&mut buf, facts, found, &mut window, &mut tally) {
                 Ok(Inner::Packet(_)) => {

@@ -19,7 +19,11 @@ impl Spread {
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let n = values.len();
-        Spread { min: values[0], median: (values[(n - 1) / 2] + values[n / 2]) / 2.0, max: values[n - 1] }
+        Spread {
+            min: values[0],
+            median: (values[(n - 1) / 2] + values[n / 2]) / 2.0,
+            max: values[n - 1],
+        }
     }
 }
 
@@ -78,7 +82,11 @@ impl Row {
             size: case.size,
             batch: case.batch,
             prefetch: case.lookahead.distance,
-            scope: if case.lookahead.scope == Scope::Burst { "burst" } else { "batch" },
+            scope: if case.lookahead.scope == Scope::Burst {
+                "burst"
+            } else {
+                "batch"
+            },
             pool_mb: case.pool_mb,
             page_bytes,
             cipher: case.cipher.name(),
@@ -124,7 +132,9 @@ pub fn head(eal: &Eal, case: &Case, rounds: u32) {
         eal.page_size() / 1024,
         eal.tsc_hz() / 1_000_000,
     );
-    println!("cycles per packet: median of the rounds; over raw: median of paired differences (min to max)\n");
+    println!(
+        "cycles per packet: median of the rounds; over raw: median of paired differences (min to max)\n"
+    );
     println!(
         "{:>5} {:>5} {:>5} {:>8} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6}  over raw",
         "pool", "size", "batch", "prefetch", "scope", "Gbit/s", "Mpps", "cycles", "raw", "rawGb/s", "ratio"
@@ -162,16 +172,32 @@ mod tests {
 
     #[test]
     fn medians_of_odd_and_even_counts() {
-        assert_eq!(Spread::of(vec![3.0, 1.0, 2.0]), Spread { min: 1.0, median: 2.0, max: 3.0 });
+        assert_eq!(
+            Spread::of(vec![3.0, 1.0, 2.0]),
+            Spread {
+                min: 1.0,
+                median: 2.0,
+                max: 3.0
+            }
+        );
         assert_eq!(Spread::of(vec![4.0, 1.0, 2.0, 3.0]).median, 2.5);
     }
 
     #[test]
     fn differences_and_ratios_are_taken_within_a_pair() {
         let pairs = [
-            Pair { path: 200.0, raw: 100.0 },
-            Pair { path: 400.0, raw: 300.0 },
-            Pair { path: 1000.0, raw: 950.0 },
+            Pair {
+                path: 200.0,
+                raw: 100.0,
+            },
+            Pair {
+                path: 400.0,
+                raw: 300.0,
+            },
+            Pair {
+                path: 1000.0,
+                raw: 950.0,
+            },
         ];
         let case = Case {
             size: 1400,
@@ -184,7 +210,14 @@ mod tests {
             run: crate::program::cli::RunLength::Fixed(16),
         };
         let row = Row::new(&case, &pairs, 2_000_000_000, 4096);
-        assert_eq!((row.overhead_cycles, row.overhead_cycles_min, row.overhead_cycles_max), (100.0, 50.0, 100.0));
+        assert_eq!(
+            (
+                row.overhead_cycles,
+                row.overhead_cycles_min,
+                row.overhead_cycles_max
+            ),
+            (100.0, 50.0, 100.0)
+        );
         assert_eq!(row.ratio, 0.75);
         assert_eq!(row.mpps, 5.0);
         assert_eq!(row.gbps, 56.0);

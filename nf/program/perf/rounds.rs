@@ -1,8 +1,8 @@
 //! One case: pairs of rounds, the path and IPsec-MB alone, taking turns on the same lcore.
 
 use crate::program::exit::Failure;
-use crate::program::perf::traffic::{Frame, LISTEN, PAYLOAD, Traffic, Walk};
 use crate::program::perf::Case;
+use crate::program::perf::traffic::{Frame, LISTEN, PAYLOAD, Traffic, Walk};
 use lcore::mailbox::mailbox;
 use lcore::reassembly::IpFrag;
 use lcore::worker::{Parts, Queues, Worker};
@@ -72,7 +72,10 @@ pub fn run(eal: &Eal, case: &Case, pools: &mut Pools, rounds: u32) -> Result<Vec
         tunnels: vec![null("net_null_tunnel")?],
         tables: vec![traffic.table()?],
         listeners,
-        tuning: Tuning { batch: case.batch, lookahead: case.lookahead },
+        tuning: Tuning {
+            batch: case.batch,
+            lookahead: case.lookahead,
+        },
         burst: usize::from(case.burst),
         idle_sleep: None,
         mailbox: mailbox().1,
@@ -82,18 +85,43 @@ pub fn run(eal: &Eal, case: &Case, pools: &mut Pools, rounds: u32) -> Result<Vec
     let reassembly =
         IpFrag::new(eal, pools.other.clone(), pools.other.clone(), 1500).map_err(Failure::machine)?;
     let worker = Worker::new(parts, Imb::new().map_err(Failure::machine)?, reassembly);
-    let mut bench = Bench { case, frames, pools, traffic, worker, counters, ring, imb };
+    let mut bench = Bench {
+        case,
+        frames,
+        pools,
+        traffic,
+        worker,
+        counters,
+        ring,
+        imb,
+    };
     bench.check(eal)?;
-    (0..rounds).map(|_| Ok(Pair { path: bench.path()?, raw: bench.raw()? })).collect()
+    (0..rounds)
+        .map(|_| {
+            Ok(Pair {
+                path: bench.path()?,
+                raw: bench.raw()?,
+            })
+        })
+        .collect()
 }
 
 fn start(port: &Port, pool: &Arc<Mempool>) -> Result<(), Failure> {
-    port.start(&PortConfig::default(), pool).map(drop).map_err(Failure::machine)
+    port.start(&PortConfig::default(), pool)
+        .map(drop)
+        .map_err(Failure::machine)
 }
 
 fn queues(port: &Port) -> Result<Queues, Failure> {
-    let (rx, tx) = (port.rx_queue(0).map_err(Failure::machine)?, port.tx_queue(0).map_err(Failure::machine)?);
-    Ok(Queues { rx, tx, longest: usize::MAX })
+    let (rx, tx) = (
+        port.rx_queue(0).map_err(Failure::machine)?,
+        port.tx_queue(0).map_err(Failure::machine)?,
+    );
+    Ok(Queues {
+        rx,
+        tx,
+        longest: usize::MAX,
+    })
 }
 
 impl Bench<'_> {
@@ -112,7 +140,10 @@ impl Bench<'_> {
 
     fn prepare_ring(&mut self) -> Result<Vec<Frame>, Failure> {
         let plan = self.traffic.plan(self.frames);
-        let mut buffers = self.traffic.fill(&mut self.imb, &self.pools.records, &plan)?.into_iter();
+        let mut buffers = self
+            .traffic
+            .fill(&mut self.imb, &self.pools.records, &plan)?
+            .into_iter();
         loop {
             let mut burst = Burst::<256>::new();
             burst.extend(buffers.by_ref().take(256));
@@ -121,7 +152,9 @@ impl Bench<'_> {
             }
             self.ring.fill(&mut burst);
             if !burst.is_empty() {
-                return Err(Failure::machine("the ring has fewer places than the pool has buffers"));
+                return Err(Failure::machine(
+                    "the ring has fewer places than the pool has buffers",
+                ));
             }
         }
         self.pools.walk.walk();
@@ -141,7 +174,9 @@ impl Bench<'_> {
         }
         let delivered = self.counters.tunnel_tx.get() - before;
         if delivered != records as u64 {
-            return Err(Failure::machine(format!("{delivered} of {records} records were delivered")));
+            return Err(Failure::machine(format!(
+                "{delivered} of {records} records were delivered"
+            )));
         }
         Ok(spent as f64 / records as f64)
     }
@@ -190,7 +225,10 @@ impl Bench<'_> {
                 let (header, text) = payload.split_at_mut(OVERHEAD);
                 let aad = header.first_chunk::<AAD_LEN>().expect("a header's length");
                 let id = [aad[4], aad[5], aad[6], aad[7]];
-                std::hint::black_box(self.imb.open(key.open_key(), &nonce(id, key.open_tail()), aad, text));
+                std::hint::black_box(
+                    self.imb
+                        .open(key.open_key(), &nonce(id, key.open_tail()), aad, text),
+                );
             }
         }
         cycles() - start
@@ -224,7 +262,9 @@ impl Bench<'_> {
             while sink.take(&mut delivered) > 0 {
                 for frame in delivered.iter() {
                     let peer = u32::from_be_bytes([0, frame.data()[9], frame.data()[10], frame.data()[11]]);
-                    let id = expected.get_mut(peer as usize).and_then(std::collections::VecDeque::pop_front);
+                    let id = expected
+                        .get_mut(peer as usize)
+                        .and_then(std::collections::VecDeque::pop_front);
                     if !id.is_some_and(|id| self.traffic.is_right(frame.data(), peer, id, &mut scratch)) {
                         return Err(Failure::machine("a delivered plaintext is wrong"));
                     }

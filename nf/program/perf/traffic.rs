@@ -67,12 +67,20 @@ impl Traffic {
             let tail: [u8; NONCE_TAIL_LEN] = random.u64(..).to_ne_bytes();
             let direction = || {
                 let key = Key::expand(imb, cipher, &bytes).map_err(Failure::machine)?;
-                Ok(Direction { key, nonce_tail: tail })
+                Ok(Direction {
+                    key,
+                    nonce_tail: tail,
+                })
             };
             let key = KeySlot::new(cipher, KEY_ID, direction()?, direction()?);
             senders.push(Sender { key, next_id: 1 });
         }
-        Ok(Traffic { senders, size: usize::from(size), run, random })
+        Ok(Traffic {
+            senders,
+            size: usize::from(size),
+            run,
+            random,
+        })
     }
 
     /// A worker's table of all peers, with the source check on.
@@ -80,12 +88,24 @@ impl Traffic {
         let (mut peers, mut sources) = (PeerTable::new(), Routes::default());
         for (id, sender) in (0..).zip(&self.senders) {
             let address = inner_address(id);
-            let mut peer = Peer::new(id, Addresses { v4: Some(address), v6: None });
+            let mut peer = Peer::new(
+                id,
+                Addresses {
+                    v4: Some(address),
+                    v6: None,
+                },
+            );
             let _ = peer.keys.install_primary(sender.key.clone());
-            sources.insert(IpNet::from(IpAddr::V4(address)), id).map_err(Failure::machine)?;
+            sources
+                .insert(IpNet::from(IpAddr::V4(address)), id)
+                .map_err(Failure::machine)?;
             peers.insert(peer).map_err(Failure::machine)?;
         }
-        Ok(Tunnel { peers, sources: Some(sources), interface: INTERFACE })
+        Ok(Tunnel {
+            peers,
+            sources: Some(sources),
+            interface: INTERFACE,
+        })
     }
 
     /// The next round's frames in order: peers in runs, or drawn; foreign ones in between.
@@ -113,7 +133,9 @@ impl Traffic {
     pub fn fill(&mut self, imb: &mut Imb, pool: &Mempool, plan: &[Frame]) -> Result<Vec<Mbuf>, Failure> {
         let mut buffers: Vec<Mbuf> = std::iter::from_fn(|| pool.alloc()).take(plan.len()).collect();
         if buffers.len() < plan.len() {
-            return Err(Failure::machine("the pool has fewer buffers than the round has frames"));
+            return Err(Failure::machine(
+                "the pool has fewer buffers than the round has frames",
+            ));
         }
         self.random.shuffle(&mut buffers);
         for (buf, frame) in buffers.iter_mut().zip(plan) {
@@ -124,7 +146,9 @@ impl Traffic {
 
     fn write(&self, imb: &mut Imb, buf: &mut Mbuf, frame: Frame) -> Result<(), Failure> {
         let len = PAYLOAD + OVERHEAD + self.size;
-        let bytes = buf.append(len).ok_or_else(|| Failure::usage(format!("{} bytes do not fit", self.size)))?;
+        let bytes = buf
+            .append(len)
+            .ok_or_else(|| Failure::usage(format!("{} bytes do not fit", self.size)))?;
         let peer = match frame {
             Frame::Record(peer, _) => peer,
             Frame::Foreign => 0,
@@ -163,9 +187,15 @@ fn inner_address(peer: u32) -> Ipv4Addr {
 /// Ethernet, IPv4 and UDP headers of one flow per peer.
 fn headers(frame: &mut [u8], peer: u32, foreign: bool) {
     let len = frame.len();
-    frame[..14].copy_from_slice(&ether::header([0x02, 0, 0, 0, 0, 2], [0x02, 0, 0, 0, 0, 3], ether::IPV4));
+    frame[..14].copy_from_slice(&ether::header(
+        [0x02, 0, 0, 0, 0, 2],
+        [0x02, 0, 0, 0, 0, 3],
+        ether::IPV4,
+    ));
     let ip = &mut frame[14..34];
-    ip.copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 198, 18, 0, 0, 192, 0, 2, 1]);
+    ip.copy_from_slice(&[
+        0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 198, 18, 0, 0, 192, 0, 2, 1,
+    ]);
     ip[2..4].copy_from_slice(&((len - 14) as u16).to_be_bytes());
     ip[14..16].copy_from_slice(&((peer >> 8) as u16).to_be_bytes());
     let sum = !checksum::fold(checksum::sum(ip));

@@ -12,10 +12,22 @@ use std::time::{Duration, Instant};
 
 /// The commands and their help.
 pub const COMMANDS: &[(&CStr, &CStr)] = &[
-    (c"/ovpn/lcores", c"Counters of each worker: arrays in the order of \"cpu\". Takes no parameters"),
-    (c"/ovpn/drops", c"Dropped packets by reason, all workers together. Takes no parameters"),
-    (c"/ovpn/batches", c"Bursts and batches by size, all workers together. Takes no parameters"),
-    (c"/ovpn/set", c"Says or sets what is in force. Parameters: batch=on|off,lookahead=0..16 (each optional)"),
+    (
+        c"/ovpn/lcores",
+        c"Counters of each worker: arrays in the order of \"cpu\". Takes no parameters",
+    ),
+    (
+        c"/ovpn/drops",
+        c"Dropped packets by reason, all workers together. Takes no parameters",
+    ),
+    (
+        c"/ovpn/batches",
+        c"Bursts and batches by size, all workers together. Takes no parameters",
+    ),
+    (
+        c"/ovpn/set",
+        c"Says or sets what is in force. Parameters: batch=on|off,lookahead=0..16 (each optional)",
+    ),
 ];
 
 /// How long a worker may take to read its mailbox.
@@ -34,21 +46,37 @@ impl Gateway {
     }
 
     fn sum(&self) -> Totals {
-        self.workers.iter().fold(Totals::default(), |sum, w| sum.plus(&w.counters.totals()))
+        self.workers
+            .iter()
+            .fold(Totals::default(), |sum, w| sum.plus(&w.counters.totals()))
     }
 
     fn lcores(&self) -> Answer {
         let cpus = self.workers.iter().map(|w| w.cpu as u64).collect();
         let totals: Vec<Totals> = self.workers.iter().map(|w| w.counters.totals()).collect();
         let names: Vec<&str> = Totals::default().named().map(|(name, _)| name).collect();
-        let column = |i: usize| totals.iter().filter_map(|t| t.named().nth(i)).map(|(_, n)| n).collect();
-        let columns = names.iter().enumerate().map(|(i, name)| ((*name).into(), Value::Numbers(column(i))));
-        std::iter::once(("cpu".into(), Value::Numbers(cpus))).chain(columns).collect()
+        let column = |i: usize| {
+            totals
+                .iter()
+                .filter_map(|t| t.named().nth(i))
+                .map(|(_, n)| n)
+                .collect()
+        };
+        let columns = names
+            .iter()
+            .enumerate()
+            .map(|(i, name)| ((*name).into(), Value::Numbers(column(i))));
+        std::iter::once(("cpu".into(), Value::Numbers(cpus)))
+            .chain(columns)
+            .collect()
     }
 
     fn drops(&self) -> Answer {
         let sum = self.sum();
-        DropReason::ALL.iter().map(|d| (d.name().into(), Value::Number(sum.dropped(*d)))).collect()
+        DropReason::ALL
+            .iter()
+            .map(|d| (d.name().into(), Value::Number(sum.dropped(*d))))
+            .collect()
     }
 
     fn batches(&self) -> Answer {
@@ -66,7 +94,10 @@ impl Gateway {
         for worker in &self.workers {
             let full = |_| format!("worker {}: its mailbox is full, try again", worker.cpu);
             worker.mailbox.send(Message::Batch(wanted.batch)).map_err(full)?;
-            worker.mailbox.send(Message::Lookahead(wanted.lookahead)).map_err(full)?;
+            worker
+                .mailbox
+                .send(Message::Lookahead(wanted.lookahead))
+                .map_err(full)?;
         }
         self.tuning = wanted;
         let until = Instant::now() + PATIENCE;
@@ -118,7 +149,10 @@ fn in_force(tuning: Tuning) -> Answer {
     let text = |t: &str| Value::Text(t.into());
     vec![
         ("batch".into(), text(if tuning.batch { "on" } else { "off" })),
-        ("lookahead".into(), Value::Number(tuning.lookahead.distance.into())),
+        (
+            "lookahead".into(),
+            Value::Number(tuning.lookahead.distance.into()),
+        ),
         (
             "scope".into(),
             text(match tuning.lookahead.scope {
@@ -136,15 +170,30 @@ mod tests {
     use nf_path::counters::Counters;
     use std::sync::Arc;
 
-    const TUNING: Tuning = Tuning { batch: true, lookahead: Lookahead { distance: 2, scope: Scope::Burst } };
+    const TUNING: Tuning = Tuning {
+        batch: true,
+        lookahead: Lookahead {
+            distance: 2,
+            scope: Scope::Burst,
+        },
+    };
 
     fn gateway(cpus: &[usize]) -> Gateway {
-        let handle = |&cpu| Handle { cpu, counters: Arc::new(Counters::default()), mailbox: mailbox().0 };
+        let handle = |&cpu| Handle {
+            cpu,
+            counters: Arc::new(Counters::default()),
+            mailbox: mailbox().0,
+        };
         Gateway::new(cpus.iter().map(handle).collect(), TUNING)
     }
 
     fn value(answer: &Answer, name: &str) -> Value {
-        answer.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("{name} in {answer:?}")).1.clone()
+        answer
+            .iter()
+            .find(|(n, _)| n == name)
+            .unwrap_or_else(|| panic!("{name} in {answer:?}"))
+            .1
+            .clone()
     }
 
     #[test]
@@ -152,7 +201,15 @@ mod tests {
         let off = changes("batch=off,lookahead=16", TUNING).unwrap();
         assert!(!off.batch && off.lookahead.distance == 16 && off.lookahead.scope == Scope::Burst);
         assert!(changes("", TUNING).unwrap().batch);
-        for bad in ["batch=maybe", "lookahead=17", "lookahead=-1", "lookahead=", "scope=burst", "batch", "batch=off,x=1"] {
+        for bad in [
+            "batch=maybe",
+            "lookahead=17",
+            "lookahead=-1",
+            "lookahead=",
+            "scope=burst",
+            "batch",
+            "batch=off,x=1",
+        ] {
             assert!(changes(bad, TUNING).is_err(), "{bad}");
         }
     }
@@ -161,7 +218,10 @@ mod tests {
     fn a_worker_that_does_not_read_is_named() {
         let mut gateway = gateway(&[3]);
         let answer = gateway.answer("/ovpn/set", "batch=off");
-        assert_eq!(value(&answer, "error"), Value::Text("worker 3: it has not taken the change yet".into()));
+        assert_eq!(
+            value(&answer, "error"),
+            Value::Text("worker 3: it has not taken the change yet".into())
+        );
     }
 
     #[test]
@@ -180,8 +240,14 @@ mod tests {
         assert_eq!(drops.len(), DropReason::COUNT);
         assert_eq!(value(&drops, "bad_tag"), Value::Number(4));
         let batches = gateway.answer("/ovpn/batches", "");
-        assert_eq!(value(&batches, "batches"), Value::Numbers(vec![0, 0, 0, 2, 0, 0, 0, 0, 0, 0]));
-        assert!(matches!(value(&gateway.answer("/ovpn/drops", "x"), "error"), Value::Text(_)));
+        assert_eq!(
+            value(&batches, "batches"),
+            Value::Numbers(vec![0, 0, 0, 2, 0, 0, 0, 0, 0, 0])
+        );
+        assert!(matches!(
+            value(&gateway.answer("/ovpn/drops", "x"), "error"),
+            Value::Text(_)
+        ));
     }
 
     #[test]
@@ -189,7 +255,10 @@ mod tests {
         let mut gateway = gateway(&[0]);
         for command in ["/ovpn/lcores", "/ovpn/drops", "/ovpn/batches"] {
             for (name, _) in gateway.answer(command, "") {
-                assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'), "{name}");
+                assert!(
+                    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'),
+                    "{name}"
+                );
                 assert!(name.len() < 64);
             }
         }

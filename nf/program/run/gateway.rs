@@ -61,7 +61,14 @@ impl Ports {
         })?;
         start(&nic, config.nic.mtu, pools)?;
         let mac = nic.mac().map_err(Failure::machine)?;
-        let host = open(machine, &plan.host, &config.host.interface, Some(mac), config.nic.mtu, pools)?;
+        let host = open(
+            machine,
+            &plan.host,
+            &config.host.interface,
+            Some(mac),
+            config.nic.mtu,
+            pools,
+        )?;
         let mut tunnels = Vec::new();
         for tunnel in &config.tunnels {
             let kind = plan::kind(&tunnel.kind);
@@ -73,13 +80,20 @@ impl Ports {
     /// The ports with their part in the gateway, for tables.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, &Port)> {
         let tunnels = self.tunnels.iter().map(|t| ("tunnel", t.port()));
-        [("nic", &self.nic), ("host", self.host.port())].into_iter().chain(tunnels)
+        [("nic", &self.nic), ("host", self.host.port())]
+            .into_iter()
+            .chain(tunnels)
     }
 }
 
 /// Starts a port with one queue each way. What is off is said.
 fn start(port: &Port, mtu: u16, pools: &Pools) -> Result<(), Failure> {
-    let config = PortConfig { rx_desc: RING, tx_desc: RING, mtu: Some(mtu), ..PortConfig::default() };
+    let config = PortConfig {
+        rx_desc: RING,
+        tx_desc: RING,
+        mtu: Some(mtu),
+        ..PortConfig::default()
+    };
     let off = port.start(&config, &pools.small).map_err(Failure::machine)?;
     off.iter().for_each(|line| tracing::info!("{line}"));
     Ok(())
@@ -93,7 +107,12 @@ fn open(
     mtu: u16,
     pools: &Pools,
 ) -> Result<Tunnel, Failure> {
-    let config = TunnelConfig { kind: kind.clone(), interface: interface.into(), mac, queue_size: RING };
+    let config = TunnelConfig {
+        kind: kind.clone(),
+        interface: interface.into(),
+        mac,
+        queue_size: RING,
+    };
     let tunnel = Tunnel::open(&machine.eal, &config).map_err(Failure::machine)?;
     start(tunnel.port(), mtu, pools)?;
     if tunnel.interface().is_some() {
@@ -122,7 +141,10 @@ pub fn launch(
     let sleep = Duration::from_micros(config.idle_sleep_us.into());
     let mut parts = Parts {
         nic: queues(&ports.nic, usize::MAX)?,
-        host: Some(queues(ports.host.port(), usize::from(config.nic.mtu) + HOST_HEADER)?),
+        host: Some(queues(
+            ports.host.port(),
+            usize::from(config.nic.mtu) + HOST_HEADER,
+        )?),
         tunnels: Vec::new(),
         tables: Vec::new(),
         listeners: plan.listeners.clone(),
@@ -134,23 +156,36 @@ pub fn launch(
         cycles_per_ms: machine.eal.tsc_hz() / 1000,
     };
     for ((tunnel, settings), keys) in ports.tunnels.iter().zip(&config.tunnels).zip(&plan.keys) {
-        parts.tunnels.push(queues(tunnel.port(), usize::from(settings.mtu) + HEADER_LEN)?);
+        parts
+            .tunnels
+            .push(queues(tunnel.port(), usize::from(settings.mtu) + HEADER_LEN)?);
         let peers = StaticPeers::new(&machine.imb, keys.as_ref(), Some(settings))?;
-        parts.tables.push(peers.table(destination(tunnel, settings)?)?.tunnel);
+        parts
+            .tables
+            .push(peers.table(destination(tunnel, settings)?)?.tunnel);
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let handle = Handle { cpu, counters, mailbox: sender };
+    let handle = Handle {
+        cpu,
+        counters,
+        mailbox: sender,
+    };
     let worker = poll(machine, parts, pools, config.nic.mtu, cpu, stop.clone())?;
     Ok(Running { handle, stop, worker })
 }
 
 /// Where delivered frames go: the configured next hop, else the interface itself.
 fn destination(tunnel: &Tunnel, settings: &TunnelSettings) -> Result<[u8; 6], Failure> {
-    settings.next_hop.map_or_else(|| tunnel.kernel_mac().map_err(Failure::machine), Ok)
+    settings
+        .next_hop
+        .map_or_else(|| tunnel.kernel_mac().map_err(Failure::machine), Ok)
 }
 
 fn queues(port: &Port, longest: usize) -> Result<Queues, Failure> {
-    let (rx, tx) = (port.rx_queue(0).map_err(Failure::machine)?, port.tx_queue(0).map_err(Failure::machine)?);
+    let (rx, tx) = (
+        port.rx_queue(0).map_err(Failure::machine)?,
+        port.tx_queue(0).map_err(Failure::machine)?,
+    );
     Ok(Queues { rx, tx, longest })
 }
 

@@ -43,17 +43,25 @@ impl Plan {
         let mut warnings: Vec<String> = keys.iter().flatten().flat_map(|k| k.warnings.clone()).collect();
         if config.tunnels.len() > MAX_TUNNELS {
             let n = config.tunnels.len();
-            return Err(Failure::usage(format!("tunnel: {n} tunnels are too many: at most {MAX_TUNNELS}")));
+            return Err(Failure::usage(format!(
+                "tunnel: {n} tunnels are too many: at most {MAX_TUNNELS}"
+            )));
         }
         if config.host.kind == PortKind::Kernel {
             return Err(Failure::usage(
                 "host.kind: \"kernel\" needs flow isolation, which is not there yet: use \"auto\", \"virtio-user\" or \"tap\"",
             ));
         }
-        let needs = Needs { ports: 2 + config.tunnels.len() as u32, workers: WORKERS };
+        let needs = Needs {
+            ports: 2 + config.tunnels.len() as u32,
+            workers: WORKERS,
+        };
         Ok(Plan {
             listeners: listeners(config, &keys, &mut warnings)?,
-            tuning: Tuning { batch: config.batch, lookahead: lookahead(&config.lookahead) },
+            tuning: Tuning {
+                batch: config.batch,
+                lookahead: lookahead(&config.lookahead),
+            },
             mbufs: needs.mbufs(config.mbufs)?,
             workers: match &config.lcores {
                 Lcores::Auto => None,
@@ -97,7 +105,10 @@ fn listeners(
     for (i, (tunnel, keys)) in config.tunnels.iter().zip(keys).enumerate() {
         let listen = listen(tunnel, keys.as_ref());
         if listen.is_empty() {
-            warnings.push(format!("tunnel[{i}].listen: {} listens nowhere", tunnel.interface));
+            warnings.push(format!(
+                "tunnel[{i}].listen: {} listens nowhere",
+                tunnel.interface
+            ));
         }
         for address in listen {
             if address.ip().is_unspecified() {
@@ -143,7 +154,10 @@ mod tests {
 
     #[test]
     fn defaults() {
-        let plan = plan(&format!("{NIC}[[tunnel]]\ninterface = \"t0\"\nlisten = [\"192.0.2.1:1194\"]")).unwrap();
+        let plan = plan(&format!(
+            "{NIC}[[tunnel]]\ninterface = \"t0\"\nlisten = [\"192.0.2.1:1194\"]"
+        ))
+        .unwrap();
         assert_eq!(plan.mbufs, Needs { ports: 3, workers: 1 }.auto());
         assert!(plan.warnings.is_empty() && plan.workers.is_none() && plan.tuning.batch);
         assert_eq!(plan.tuning.lookahead, Lookahead::default());
@@ -152,8 +166,13 @@ mod tests {
 
     #[test]
     fn what_is_not_there_yet_is_refused() {
-        let wildcard = refused(&format!("{NIC}[[tunnel]]\ninterface = \"t0\"\nlisten = [\"[::]:1194\"]"));
-        assert!(wildcard.starts_with("tunnel[0].listen: [::]:1194 is a wildcard"), "{wildcard}");
+        let wildcard = refused(&format!(
+            "{NIC}[[tunnel]]\ninterface = \"t0\"\nlisten = [\"[::]:1194\"]"
+        ));
+        assert!(
+            wildcard.starts_with("tunnel[0].listen: [::]:1194 is a wildcard"),
+            "{wildcard}"
+        );
         let kernel = refused(&format!(
             "{NIC}[host]\nkind = \"kernel\"\n[[tunnel]]\ninterface = \"t0\"\nlisten = [\"192.0.2.1:1\"]"
         ));
@@ -164,11 +183,21 @@ mod tests {
     fn more_than_a_worker_serves_is_refused() {
         let mut text = NIC.to_owned();
         for i in 0..=MAX_TUNNELS {
-            write!(text, "[[tunnel]]\ninterface = \"t{i}\"\nlisten = [\"192.0.2.1:{}\"]\n", i + 1).unwrap();
+            write!(
+                text,
+                "[[tunnel]]\ninterface = \"t{i}\"\nlisten = [\"192.0.2.1:{}\"]\n",
+                i + 1
+            )
+            .unwrap();
         }
         assert!(refused(&text).contains("17 tunnels are too many: at most 16"));
-        let ports: Vec<_> = (1..=MAX_LISTENERS + 1).map(|p| format!("\"192.0.2.1:{p}\"")).collect();
-        let line = refused(&format!("{NIC}[[tunnel]]\ninterface = \"t0\"\nlisten = [{}]", ports.join(",")));
+        let ports: Vec<_> = (1..=MAX_LISTENERS + 1)
+            .map(|p| format!("\"192.0.2.1:{p}\""))
+            .collect();
+        let line = refused(&format!(
+            "{NIC}[[tunnel]]\ninterface = \"t0\"\nlisten = [{}]",
+            ports.join(",")
+        ));
         assert!(line.contains("192.0.2.1:65 is one too many"), "{line}");
     }
 

@@ -48,7 +48,10 @@ impl Facts {
         payload: 0,
         payload_len: 0,
         l3: 0,
-        sums: RxChecksums { ip: Verdict::Unknown, l4: Verdict::Unknown },
+        sums: RxChecksums {
+            ip: Verdict::Unknown,
+            l4: Verdict::Unknown,
+        },
         tunnel: 0,
         joins: false,
     };
@@ -72,7 +75,10 @@ impl Facts {
     /// Offset and length of the ciphertext in the frame; the length is 0 for a record too short to have one.
     #[inline]
     pub fn ciphertext(&self) -> (usize, usize) {
-        (usize::from(self.payload) + OVERHEAD, usize::from(self.payload_len).saturating_sub(OVERHEAD))
+        (
+            usize::from(self.payload) + OVERHEAD,
+            usize::from(self.payload_len).saturating_sub(OVERHEAD),
+        )
     }
 
     /// Offset of the packet id in the frame.
@@ -91,7 +97,8 @@ impl Facts {
     /// The extension headers, from the IPv6 header's next-header field on, which names the first of them. What lies
     /// between (hop limit, addresses) agrees by then.
     fn extension_headers<'b, B: Buf>(&self, buf: Option<&'b B>) -> Option<&'b [u8]> {
-        buf?.data().get(usize::from(self.l3) + NEXT_HEADER..usize::from(self.payload) - 8)
+        buf?.data()
+            .get(usize::from(self.l3) + NEXT_HEADER..usize::from(self.payload) - 8)
     }
 }
 
@@ -176,7 +183,10 @@ impl Builder {
             }
             Err(free) => free,
         };
-        self.flows[usize::from(entry)] = Entry { burst: self.burst, batch: self.batches.len() as u16 };
+        self.flows[usize::from(entry)] = Entry {
+            burst: self.burst,
+            batch: self.batches.len() as u16,
+        };
         self.start(slot, new, entry);
     }
 
@@ -224,7 +234,9 @@ impl Builder {
     #[inline]
     fn find(&self, outer: &Outer, facts: &[Facts]) -> Result<u16, u16> {
         let is = |batch: u16| {
-            facts[usize::from(self.batches[usize::from(batch)].tail)].outer.same_flow(outer)
+            facts[usize::from(self.batches[usize::from(batch)].tail)]
+                .outer
+                .same_flow(outer)
         };
         if let Some(last) = self.batches.len().checked_sub(1) {
             // Records of a flow come in runs.

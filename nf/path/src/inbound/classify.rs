@@ -20,7 +20,9 @@ pub struct Listeners(ArrayVec<(Endpoint, u8), MAX_LISTENERS>);
 impl Listeners {
     /// Adds an address and port. False when there is no room.
     pub fn add(&mut self, address: SocketAddr, tunnel: u8) -> bool {
-        self.0.try_push((Endpoint::new(address.ip(), address.port()), tunnel)).is_ok()
+        self.0
+            .try_push((Endpoint::new(address.ip(), address.port()), tunnel))
+            .is_ok()
     }
 
     /// The tunnel that listens where this datagram goes.
@@ -71,9 +73,14 @@ pub fn classify<B: Buf>(buf: &B, parsed: Parsed, listeners: &Listeners) -> Class
             None => Class::Host,
         },
         Parsed::Fragment(f) if listeners.address(&f.outer) => Class::Fragment(f),
-        Parsed::Broken(lie, outer) if listeners.tunnel(&outer).is_some() => {
-            Class::Drop(if lie == Lie::Ip { DropReason::IpLength } else { DropReason::UdpLength }, outer)
-        }
+        Parsed::Broken(lie, outer) if listeners.tunnel(&outer).is_some() => Class::Drop(
+            if lie == Lie::Ip {
+                DropReason::IpLength
+            } else {
+                DropReason::UdpLength
+            },
+            outer,
+        ),
         _ => Class::Host,
     }
 }
@@ -138,5 +145,7 @@ fn header_ok(frame: &[u8], udp: &Datagram) -> bool {
             .and_then(|h| h.first_chunk::<{ ipv4::HEADER_LEN }>())
             .is_some_and(|h| checksum::ipv4_header_ok(h));
     }
-    frame.get(l3..usize::from(udp.l4)).is_some_and(checksum::ipv4_header_ok)
+    frame
+        .get(l3..usize::from(udp.l4))
+        .is_some_and(checksum::ipv4_header_ok)
 }

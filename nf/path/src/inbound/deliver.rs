@@ -21,5 +21,9 @@ pub fn deliver<B: Buf>(buf: &mut B, at: usize, len: usize, version: Version, pee
         Version::V4 => (ipv4::HEADER_LEN as u16, PTYPE_IPV4),
         Version::V6 => (ipv6::HEADER_LEN as u16, PTYPE_IPV6),
     };
-    buf.restate(Layout { l2_len: ether::HEADER_LEN as u8, l3_len, packet_type });
+    buf.restate(Layout {
+        l2_len: ether::HEADER_LEN as u8,
+        l3_len,
+        packet_type,
+    });
 }

@@ -50,15 +50,30 @@ pub fn inspect(plaintext: &[u8], _proof: &Accepted) -> Result<Inner, DropReason>
 /// The source check: the inner source must be the peer's own address, or its longest matching network must be this
 /// peer's. Without `sources` the check is off.
 #[inline]
-pub fn source<K>(plaintext: &[u8], version: Version, peer: &Peer<K>, sources: Option<&Routes>) -> Result<(), DropReason> {
+pub fn source<K>(
+    plaintext: &[u8],
+    version: Version,
+    peer: &Peer<K>,
+    sources: Option<&Routes>,
+) -> Result<(), DropReason> {
     let Some(sources) = sources else { return Ok(()) };
     let held_by_peer = match version {
-        Version::V4 => plaintext.get(12..).and_then(|s| s.first_chunk()).is_some_and(|source| {
-            peer.addresses.is_own_v4(*source) || sources.lookup_v4(*source) == Some(peer.id)
-        }),
-        Version::V6 => plaintext.get(8..).and_then(|s| s.first_chunk()).is_some_and(|source| {
-            peer.addresses.is_own_v6(*source) || sources.lookup_v6(*source) == Some(peer.id)
-        }),
+        Version::V4 => plaintext
+            .get(12..)
+            .and_then(|s| s.first_chunk())
+            .is_some_and(|source| {
+                peer.addresses.is_own_v4(*source) || sources.lookup_v4(*source) == Some(peer.id)
+            }),
+        Version::V6 => plaintext
+            .get(8..)
+            .and_then(|s| s.first_chunk())
+            .is_some_and(|source| {
+                peer.addresses.is_own_v6(*source) || sources.lookup_v6(*source) == Some(peer.id)
+            }),
     };
-    if held_by_peer { Ok(()) } else { Err(DropReason::BadSource) }
+    if held_by_peer {
+        Ok(())
+    } else {
+        Err(DropReason::BadSource)
+    }
 }

@@ -6,7 +6,7 @@
 use crate::burst::MAX_BURST;
 use crate::counters::Counters;
 use crate::inbound::Tunnel;
-use crate::inbound::batch::{Builder, Facts};
+use crate::inbound::batch::{Batch, Builder, Facts};
 use crate::verdict::DropReason;
 use arrayvec::ArrayVec;
 use nf_state::{KeySlot, Peer};
@@ -53,53 +53,69 @@ pub fn lookup<'t, B, K>(
     tunnels: &'t [Tunnel<K>],
     counters: &Counters,
 ) -> Opening<'t, K> {
-    let mut opening = Opening { order: ArrayVec::new(), batches: ArrayVec::new() };
+    let mut opening = Opening {
+        order: ArrayVec::new(),
+        batches: ArrayVec::new(),
+    };
     for batch in builder.batches() {
         counters.batches.add(batch.count());
-        let head = &facts[usize::from(batch.head())];
-        let found = peer(head, tunnels).map(|peer| (peer, peer.keys.by_key_id(head.word.key_id())));
-        let (first, index) = (opening.order.len(), opening.batches.len() as u16);
-        let (mut bytes, mut short) = (0, 0);
-        for slot in builder.slots(batch) {
-            let len = facts[usize::from(slot)].payload_len;
-            bytes += u64::from(len);
-            if !matches!(found, Ok((_, Some(_)))) {
-                slots[usize::from(slot)] = None;
-            } else if usize::from(len) < OVERHEAD {
-                short += 1;
-                slots[usize::from(slot)] = None;
-            } else {
-                opening.order.push(Ordered { slot, batch: index });
-            }
-        }
-        if let Ok((peer, _)) = found {
-            // Every record counts, before any authentication.
-            peer.counters.link_rx_packets.add(batch.count() as u64);
-            peer.counters.link_rx_bytes.add(bytes);
-        }
-        match found {
-            Ok((peer, Some(key))) => {
-                if short > 0 {
-                    counters.count(DropReason::ShortRecord, short);
+        match find(batch, builder, facts, tunnels) {
+            Ok((peer, key, tunnel)) => {
+                let first = opening.order.len();
+                let index = opening.batches.len() as u16;
+                for slot in builder.slots(batch) {
+                    // Only the last record of a batch can be shorter than the first.
+                    if usize::from(facts[usize::from(slot)].payload_len) < OVERHEAD {
+                        counters.count(DropReason::ShortRecord, 1);
+                        slots[usize::from(slot)] = None;
+                    } else {
+                        opening.order.push(Ordered { slot, batch: index });
+                    }
                 }
                 let end = opening.order.len();
-                opening.batches.push(Found { peer, key, tunnel: head.tunnel, first, end });
+                opening.batches.push(Found {
+                    peer,
+                    key,
+                    tunnel,
+                    first,
+                    end,
+                });
             }
-            Ok((_, None)) => counters.count(DropReason::NoKey, batch.count() as u64),
-            Err(reason) => counters.count(reason, batch.count() as u64),
+            Err(reason) => {
+                counters.count(reason, batch.count() as u64);
+                builder
+                    .slots(batch)
+                    .for_each(|slot| slots[usize::from(slot)] = None);
+            }
         }
     }
     opening
 }
 
-/// The peer that a record names.
+/// Peer, key and tunnel of one batch. The peer's link counters count every record, before any authentication.
 #[inline]
-fn peer<'t, K>(head: &Facts, tunnels: &'t [Tunnel<K>]) -> Result<&'t Peer<K>, DropReason> {
+fn find<'t, K>(
+    batch: &Batch,
+    builder: &Builder,
+    facts: &[Facts],
+    tunnels: &'t [Tunnel<K>],
+) -> Result<(&'t Peer<K>, &'t KeySlot<K>, u8), DropReason> {
+    let head = &facts[usize::from(batch.head())];
     let table = &tunnels[usize::from(head.tunnel)].peers;
-    if head.word.peer_id() == PEER_ID_UNDEFINED {
-        let address = (head.outer.src(), head.outer.src_port());
-        let id = table.by_address(&address);
-        return id.and_then(|id| table.get(id)).ok_or(DropReason::UnknownAddress);
-    }
-    table.get(head.word.peer_id()).ok_or(DropReason::UnknownPeer)
+    let peer = if head.word.peer_id() == PEER_ID_UNDEFINED {
+        table
+            .by_address(&(head.outer.src(), head.outer.src_port()))
+            .and_then(|id| table.get(id))
+            .ok_or(DropReason::UnknownAddress)?
+    } else {
+        table.get(head.word.peer_id()).ok_or(DropReason::UnknownPeer)?
+    };
+    let bytes: u64 = builder
+        .slots(batch)
+        .map(|s| u64::from(facts[usize::from(s)].payload_len))
+        .sum();
+    peer.counters.link_rx_packets.add(batch.count() as u64);
+    peer.counters.link_rx_bytes.add(bytes);
+    let key = peer.keys.by_key_id(head.word.key_id()).ok_or(DropReason::NoKey)?;
+    Ok((peer, key, head.tunnel))
 }

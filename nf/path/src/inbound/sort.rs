@@ -103,7 +103,9 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
     /// A packet in several segments, or one that somebody else sees: copied into one buffer, then judged like any other, but it joins no batch.
     #[cold]
     fn scattered(&mut self, slot: usize, now: Now, out: &mut Outputs<B>) {
-        let Some(buf) = self.slots[slot].take() else { return };
+        let Some(buf) = self.slots[slot].take() else {
+            return;
+        };
         let (buf, whole) = match self.fragments.linearise(buf) {
             Ok(buf) => (buf, true),
             Err(buf) => (buf, false),
@@ -123,11 +125,17 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
     fn fragment(&mut self, slot: usize, at: &Fragment, now: Now, out: &mut Outputs<B>) {
         self.builder.interrupt_addresses(&at.outer, &self.facts);
         self.counters.fragments.add(1);
-        let Some(buf) = self.slots[slot].take() else { return };
+        let Some(buf) = self.slots[slot].take() else {
+            return;
+        };
         match self.fragments.reassemble(buf, at, now) {
             Reassembly::Pending => {}
-            Reassembly::TooLarge(fragments) => self.counters.count(DropReason::Scattered, u64::from(fragments)),
-            Reassembly::Refused(fragments) => self.counters.count(DropReason::FragmentRefused, u64::from(fragments)),
+            Reassembly::TooLarge(fragments) => {
+                self.counters.count(DropReason::Scattered, u64::from(fragments))
+            }
+            Reassembly::Refused(fragments) => self
+                .counters
+                .count(DropReason::FragmentRefused, u64::from(fragments)),
             Reassembly::Whole(whole) => {
                 self.counters.reassembled.add(1);
                 let class = alone(classify(&whole, parse::parse(&whole), &self.listeners));
@@ -136,7 +144,9 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
                         self.slots[slot] = Some(whole);
                         self.place(slot, class, now, out);
                     }
-                    Class::Daemon(_) | Class::Host | Class::Fragment(_) => self.fragment_again(whole, class, out),
+                    Class::Daemon(_) | Class::Host | Class::Fragment(_) => {
+                        self.fragment_again(whole, class, out)
+                    }
                 }
             }
         }
@@ -163,7 +173,10 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
 /// Marks a record as one that joins no batch.
 fn alone(class: Class) -> Class {
     match class {
-        Class::Record(facts) => Class::Record(Facts { joins: false, ..facts }),
+        Class::Record(facts) => Class::Record(Facts {
+            joins: false,
+            ..facts
+        }),
         other => other,
     }
 }
