@@ -27,13 +27,16 @@ use crate::counters::Counters;
 use crate::fragments::Fragments;
 use crate::lookahead::Ahead;
 use crate::verdict::DropReason;
+use arrayvec::ArrayVec;
 use batch::{Builder, Facts};
 use classify::Listeners;
 use core::marker::PhantomData;
+use deliver::Macs;
 use inner::Inner;
 use lookup::{Found, Opening};
 use nf_state::{Lookahead, PeerTable, ReplayWindow, Routes};
 use nf_wire::ether::Mac;
+use open::Sealed;
 use std::sync::Arc;
 
 /// One tunnel as one lcore sees it.
@@ -98,7 +101,12 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
         if self.builder.batches().is_empty() {
             return;
         }
-        let opening = lookup::lookup(
+        let mut opening = Opening {
+            order: ArrayVec::new_const(),
+            batches: ArrayVec::new_const(),
+        };
+        lookup::lookup(
+            &mut opening,
             &self.builder,
             &self.facts,
             &mut self.slots[..],
@@ -196,6 +204,7 @@ impl<B: Buf, A: Aead> Opener<'_, '_, B, A> {
         out: &mut Outputs<B>,
     ) {
         let mut tally = Tally::default();
+        let macs = Macs::new(self.tunnels[usize::from(found.tunnel)].interface, found.peer.id);
         let mut window = found.key.lock_replay();
         for i in found.first..found.end {
             self.ahead.advance(self.slots, self.aead, i, end);
@@ -204,7 +213,7 @@ impl<B: Buf, A: Aead> Opener<'_, '_, B, A> {
                 continue;
             };
             let facts = &self.ahead.facts[slot];
-            match self.record(&mut buf, facts, found, &mut window, &mut tally) {
+            match self.record(&mut buf, facts, found, &macs, &mut window, &mut tally) {
                 Ok(Inner::Packet(_)) => {
                     if out.tunnels[usize::from(found.tunnel)].try_push(buf).is_err() {
                         // Not delivered, so in no VPN counter.
@@ -228,23 +237,23 @@ impl<B: Buf, A: Aead> Opener<'_, '_, B, A> {
         buf: &mut B,
         facts: &Facts,
         found: &Found<'_, A::Key>,
+        macs: &Macs,
         window: &mut ReplayWindow,
         tally: &mut Tally,
     ) -> Result<Inner, DropReason> {
         let payload = usize::from(facts.payload);
         let payload = &mut buf.data_mut()[payload..payload + usize::from(facts.payload_len)];
-        let id = [payload[4], payload[5], payload[6], payload[7]];
-        let fresh = replay::check(window, id, self.now.millis)?;
-        let authentic = open::open(self.aead, found.key, &fresh, payload)?;
+        let sealed = Sealed::new(payload).ok_or(DropReason::ShortRecord)?;
+        let fresh = replay::check(window, sealed.packet_id(), self.now.millis)?;
+        let (authentic, plaintext) = open::open(self.aead, found.key, &fresh, sealed)?;
         let accepted = replay::commit(window, authentic, self.now.millis)?;
         tally.authentic += 1;
-        let (at, len) = facts.ciphertext();
-        let plaintext = &buf.data()[at..at + len];
         let inner = inner::inspect(plaintext, &accepted)?;
         if let Inner::Packet(version) = inner {
             let tunnel = &self.tunnels[usize::from(found.tunnel)];
             inner::source(plaintext, version, found.peer, tunnel.sources.as_ref())?;
-            deliver::deliver(buf, at, len, version, found.peer.id, tunnel.interface);
+            let (at, len) = facts.ciphertext();
+            deliver::deliver(buf, at, len, version, macs);
             tally.packets += 1;
             tally.bytes += len as u64;
         }

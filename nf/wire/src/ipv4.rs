@@ -19,28 +19,28 @@ pub(crate) fn parse_plain(head: &[u8], frame_len: usize) -> Option<Datagram> {
     const L3: usize = ether::HEADER_LEN;
     const L4: usize = L3 + HEADER_LEN;
     let h: &[u8; L4 + 8] = head.first_chunk()?;
-    let be32 = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
-    let first = be32(L3);
-    let fragment = be32(L3 + 4);
+    // Four loads have all fields: from the EtherType to the id, from the flags to half of the source address, both
+    // addresses, UDP.
+    let be64 = |at: usize| h[at..].first_chunk().map_or(0, |w| u64::from_be_bytes(*w));
+    let (start, middle, addresses, udp) = (be64(12), be64(20), be64(26), be64(L4));
+    let (first, fragment) = ((start >> 16) as u32, (middle >> 48) as u32);
     let total = (first & 0xffff) as usize;
-    let udp = be32(L4 + 4);
-    let udp_len = (udp >> 16) as usize;
-    let odd = (u32::from(h[12]) << 8 | u32::from(h[13])) ^ u32::from(ether::IPV4)
-        | (first >> 24) ^ 0x45
-        | fragment & u32::from(MORE_OR_OFFSET)
-        | u32::from(h[L3 + 9] ^ UDP);
+    let udp_len = (udp >> 16) as usize & 0xffff;
+    let odd = (start >> 40) ^ (u64::from(ether::IPV4) << 8 | 0x45)
+        | u64::from(fragment & u32::from(MORE_OR_OFFSET))
+        | (middle >> 32 & 0xff) ^ u64::from(UDP);
     if odd != 0 || total + L3 > frame_len || udp_len + HEADER_LEN != total || udp_len < 8 {
         return None;
     }
     let layer3 = Layer3 {
-        src: u128::from(be32(L3 + 12)),
-        dst: u128::from(be32(L3 + 16)),
+        src: u128::from(addresses >> 32),
+        dst: u128::from(addresses as u32),
         class: class(first, fragment),
-        hops: h[L3 + 8],
+        hops: (middle >> 40) as u8,
         options: 0,
     };
     Some(Datagram {
-        outer: Outer::new(&layer3, Tags::default(), be32(L4)),
+        outer: Outer::new(&layer3, Tags::default(), (udp >> 32) as u32),
         l3: L3 as u16,
         l4: L4 as u16,
         payload: L4 as u16 + 8,

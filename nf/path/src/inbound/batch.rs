@@ -89,7 +89,7 @@ impl Facts {
     }
 
     /// Whether two records may stand in one batch, their sizes and extension headers apart.
-    #[inline]
+    #[inline(always)]
     fn agrees(&self, other: &Facts) -> bool {
         self.word == other.word && self.outer.same(&other.outer) && self.sums == other.sums
     }
@@ -124,6 +124,22 @@ impl Batch {
     /// Number of records, 1 to [`MAX_BATCH`].
     pub fn count(&self) -> usize {
         usize::from(self.count)
+    }
+}
+
+impl Batch {
+    /// Whether the rules let `new` follow `last`, the batch's last record; IPv6 extension headers are looked at apart.
+    #[inline(always)]
+    fn takes(&self, new: &Facts, last: &Facts) -> bool {
+        self.open && new.joins && new.payload_len <= self.nominal && new.agrees(last)
+    }
+
+    /// A shorter record than the first is the last; so is the 64th.
+    #[inline(always)]
+    fn append(&mut self, slot: u16, new: &Facts) {
+        self.tail = slot;
+        self.count += 1;
+        self.open = new.payload_len == self.nominal && self.count < MAX_BATCH;
     }
 }
 
@@ -166,8 +182,24 @@ impl Builder {
     }
 
     /// Adds the record in `slot`, the latest to arrive. `facts` and `slots` hold all records of the burst so far.
-    #[inline]
+    #[inline(always)]
     pub fn add<B: Buf>(&mut self, slot: u16, facts: &[Facts], slots: &[Option<B>]) {
+        let new = &facts[usize::from(slot)];
+        // Records of a flow come in runs: most go on with the batch that was begun last.
+        if let Some(last) = self.batches.last_mut()
+            && last.takes(new, &facts[usize::from(last.tail)])
+            && new.outer.options_len() == 0
+        {
+            self.next[usize::from(last.tail)] = slot;
+            last.append(slot, new);
+            return;
+        }
+        self.place(slot, facts, slots);
+    }
+
+    /// Adds a record wherever its flow stands.
+    #[inline(never)]
+    fn place<B: Buf>(&mut self, slot: u16, facts: &[Facts], slots: &[Option<B>]) {
         let new = &facts[usize::from(slot)];
         if !self.enabled {
             self.start(slot, new, 0);
@@ -238,12 +270,6 @@ impl Builder {
                 .outer
                 .same_flow(outer)
         };
-        if let Some(last) = self.batches.len().checked_sub(1) {
-            // Records of a flow come in runs.
-            if is(last as u16) {
-                return Ok(last as u16);
-            }
-        }
         let mut at = (outer.flow_hash() >> (64 - TABLE.trailing_zeros())) as usize;
         loop {
             let entry = self.flows[at];
@@ -261,9 +287,8 @@ impl Builder {
     #[inline]
     fn join<B: Buf>(&mut self, batch: u16, slot: u16, facts: &[Facts], slots: &[Option<B>]) -> bool {
         let batch = &mut self.batches[usize::from(batch)];
-        let (new, last) = (&facts[usize::from(slot)], &facts[usize::from(batch.tail)]);
-        let fits = batch.open && new.joins && new.payload_len <= batch.nominal && new.agrees(last);
-        if !fits {
+        let new = &facts[usize::from(slot)];
+        if !batch.takes(new, &facts[usize::from(batch.tail)]) {
             return false;
         }
         if new.outer.options_len() > 0 {
@@ -276,9 +301,7 @@ impl Builder {
             }
         }
         self.next[usize::from(batch.tail)] = slot;
-        batch.tail = slot;
-        batch.count += 1;
-        batch.open = new.payload_len == batch.nominal && batch.count < MAX_BATCH;
+        batch.append(slot, new);
         true
     }
 
@@ -290,7 +313,7 @@ impl Builder {
             count: 1,
             nominal: new.payload_len,
             entry,
-            open: new.joins,
+            open: new.joins && self.enabled,
         });
     }
 }

@@ -44,19 +44,17 @@ pub struct Opening<'t, K> {
     pub batches: ArrayVec<Found<'t, K>, MAX_BURST>,
 }
 
-/// Finds peer and key of every batch. Records that have none are dropped and counted here.
-#[inline]
+/// Finds peer and key of every batch and appends its records to `opening`, which is written in place since it is
+/// large. Records that have none are dropped and counted here.
+#[inline(always)]
 pub fn lookup<'t, B, K>(
+    opening: &mut Opening<'t, K>,
     builder: &Builder,
     facts: &[Facts],
     slots: &mut [Option<B>],
     tunnels: &'t [Tunnel<K>],
     counters: &Counters,
-) -> Opening<'t, K> {
-    let mut opening = Opening {
-        order: ArrayVec::new(),
-        batches: ArrayVec::new(),
-    };
+) {
     for batch in builder.batches() {
         counters.batches.add(batch.count());
         match find(batch, builder, facts, tunnels) {
@@ -89,7 +87,6 @@ pub fn lookup<'t, B, K>(
             }
         }
     }
-    opening
 }
 
 /// Peer, key and tunnel of one batch. The peer's link counters count every record, before any authentication.
