@@ -5,6 +5,7 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use support::{CAPTURES, Ran, captures, pcap, replay};
 
 /// A folder with a good capture of a few frames and its keys file.
@@ -267,4 +268,27 @@ fn names_that_a_device_argument_cannot_carry_are_refused() {
     }
     pcap::write(&bed.at("with a space.pcap"), &bed.frames);
     CAPTURES[3].check(&bed.play(&bed.at("with a space.pcap")).json(), true, "a space");
+}
+
+#[test]
+fn results_that_nobody_takes_are_one_line_and_no_panic() {
+    let bed = Bed::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let prefix = support::unique();
+    let done = Command::new(env!("CARGO_BIN_EXE_ovpn-dpdk"))
+        .args(support::eal(0, &prefix))
+        .args(["--", "replay", "--keys"])
+        .arg(bed.at("keys.json"))
+        .arg("--in")
+        .arg(bed.at("good.pcap"))
+        .arg("--out")
+        .arg(bed.at("out.pcap"))
+        .stdin(Stdio::null())
+        .stdout(full.expect("a device that is always full"))
+        .output()
+        .expect("the program starts");
+    support::nothing_left(&prefix);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("ovpn-dpdk: stdout: No space left"), "{said}");
 }

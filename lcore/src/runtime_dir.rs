@@ -47,6 +47,9 @@ impl RuntimeDir {
     }
 
     fn remove(&self) -> io::Result<()> {
+        if !is_plain(&self.prefix) {
+            return Ok(());
+        }
         // With the lock in hand nobody else can become the primary process meanwhile. The lock is the process's, so
         // taking it again is allowed; it goes when `config` is closed.
         let config = match self.config() {
@@ -76,6 +79,11 @@ impl Drop for RuntimeDir {
             _ => {}
         }
     }
+}
+
+/// Whether the prefix names a folder of its own in EAL's, which "", "..", and "a/b" do not.
+fn is_plain(prefix: &str) -> bool {
+    !matches!(prefix, "" | "." | "..") && !prefix.contains('/')
 }
 
 /// Removes the files of a folder whose name is `wanted`.
@@ -139,6 +147,21 @@ mod tests {
             Some("/dev/hugepages")
         );
         assert_eq!(hugetlbfs("tmpfs /run tmpfs rw 0 0"), None);
+    }
+
+    #[test]
+    fn nothing_outside_of_a_folder_of_its_own_is_removed() {
+        let folder = std::env::temp_dir().join(format!("runtime-dir-plain-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        for prefix in ["", ".", "..", "../x", "a/b"] {
+            fs::write(folder.join("config"), "").expect("a file");
+            drop(RuntimeDir {
+                folder: folder.clone(),
+                prefix: prefix.into(),
+            });
+            assert!(folder.join("config").exists(), "{prefix:?}");
+        }
+        fs::remove_dir_all(&folder).expect("a folder of this test");
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! `check-config`: what a configuration means, and whether `run` would take it.
 
 use crate::program::cli::CheckConfig;
-use crate::program::exit::Failure;
+use crate::program::exit::{self, Failure};
 use crate::program::run::plan::Plan;
 use nf_control::Config;
-use std::io::Write;
 
 /// Runs the command: everything that `run` refuses without asking the machine is refused here, in the same words.
 pub fn run(command: &CheckConfig) -> Result<(), Failure> {
@@ -13,8 +12,5 @@ pub fn run(command: &CheckConfig) -> Result<(), Failure> {
     plan.warnings
         .iter()
         .for_each(|w| eprintln!("ovpn-dpdk: warning: {w}"));
-    let summary = config.summary(&plan.keys).to_string();
-    std::io::stdout()
-        .write_all(summary.as_bytes())
-        .map_err(|e| Failure::machine(format!("stdout: {e}")))
+    exit::result(&config.summary(&plan.keys).to_string())
 }

@@ -1,7 +1,16 @@
 //! Exit codes: 0 done, 1 the machine said no, 2 wrong usage or configuration.
 
 use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
+
+/// Writes results to stdout. A reader that went away is a failure, not a panic as with `println!`.
+pub fn result(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|e| Failure::machine(format!("stdout: {e}")))
+}
 
 /// Why the program ends early: one line for stderr.
 #[derive(Debug, PartialEq, Eq)]

@@ -32,6 +32,10 @@ pub fn main() -> ExitCode {
             return ExitCode::from(e.exit_code() as u8);
         }
     };
+    // Before a keys file is read.
+    if let Err(e) = lcore::secrets::forbid_core_files() {
+        return exit::Failure::machine(e).report();
+    }
     let done = match arguments.command {
         cli::Command::Perf(command) => perf::run(&eal, &command),
         cli::Command::Replay(command) => replay::run(&eal, &command),

@@ -122,11 +122,11 @@ fn measure(eal: &lcore::Eal, cases: &[Case], rounds: u32, json: bool) -> Result<
         if page.is_none() {
             page = Some(eal.page_size());
             if !json {
-                report::head(eal, case, rounds);
+                report::head(eal, case, rounds)?;
             }
         }
         let pairs = rounds::run(eal, case, pools, rounds)?;
-        report::row(&Row::new(case, &pairs, eal.tsc_hz(), eal.page_size()), json);
+        report::row(&Row::new(case, &pairs, eal.tsc_hz(), eal.page_size()), json)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::program::capture;
 use crate::program::cli::{Replay, Switch};
 use crate::program::eal_args::Wants;
-use crate::program::exit::Failure;
+use crate::program::exit::{self, Failure};
 use crate::program::setup::{self, Machine, Pools};
 use crate::program::statics::{StaticPeers, Table};
 use lcore::mailbox::mailbox;
@@ -16,6 +16,7 @@ use nf_path::inbound::Tuning;
 use nf_path::inbound::classify::Listeners;
 use nf_state::{Lookahead, PeerCounters, Scope};
 use serde_json::json;
+use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -24,6 +25,8 @@ use std::time::{Duration, Instant};
 
 /// Buffers: descriptors play no part in net_pcap; what can wait is a burst in each place and the fragments.
 const MBUFS: u32 = 8 * 256 + MAX_DATAGRAMS * MAX_FRAGMENTS + 2 * setup::CACHE;
+/// Large buffers: net_pcap and net_null give them back at once.
+const LARGE: u32 = 511;
 /// How long the capture may stand still before the run is given up.
 const STALLED: Duration = Duration::from_secs(30);
 
@@ -88,11 +91,11 @@ fn play(eal: &[String], command: &Replay, keys: &KeysFile, frames: u64) -> Resul
     let wants = Wants {
         prefix: format!("ovpn-dpdk-{}", std::process::id()),
         transient: true,
-        no_huge_mb: Pools::megabytes(MBUFS),
+        no_huge_mb: Pools::megabytes(MBUFS, LARGE),
         ..Wants::default()
     };
     let machine = setup::start(eal, wants, None)?;
-    let pools = Pools::new(&machine.eal, MBUFS)?;
+    let pools = Pools::new(&machine.eal, MBUFS, LARGE)?;
     let open = |name: &str, args: String| port(&machine, &pools, name, &args);
     let nic = open("net_pcap_nic", format!("rx_pcap={}", argument(&command.input)?))?;
     let tunnel = open(
@@ -238,12 +241,14 @@ fn report(command: &Replay, frames: u64, outcome: Outcome) -> Result<(), Failure
             "captured": frames, "peers": peers, "keepalives": t.keepalives, "to_host": t.to_host,
             "to_daemon": t.to_daemon, "fragments": t.fragments, "reassembled": t.reassembled, "drops": drops,
         });
-        println!("{all}");
-        return Ok(());
+        return exit::result(&format!("{all}\n"));
     }
-    println!("captured     {frames}");
+    let mut out = format!("captured     {frames}\n");
     for (id, records, packets, sha256) in rows {
-        println!("peer {id:<7} records {records}  delivered {packets}  sha256 {sha256}");
+        let _ = writeln!(
+            out,
+            "peer {id:<7} records {records}  delivered {packets}  sha256 {sha256}"
+        );
     }
     for (name, value) in [
         ("keepalives", t.keepalives),
@@ -252,11 +257,11 @@ fn report(command: &Replay, frames: u64, outcome: Outcome) -> Result<(), Failure
         ("fragments", t.fragments),
         ("reassembled", t.reassembled),
     ] {
-        println!("{name:<12} {value}");
+        let _ = writeln!(out, "{name:<12} {value}");
     }
-    println!("drops        {}", t.drops.iter().sum::<u64>());
+    let _ = writeln!(out, "drops        {}", t.drops.iter().sum::<u64>());
     for (reason, n) in t.nonzero_drops() {
-        println!("  {:<18} {n}", reason.name());
+        let _ = writeln!(out, "  {:<18} {n}", reason.name());
     }
-    Ok(())
+    exit::result(&out)
 }

@@ -37,12 +37,12 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
             .filter(|p| is_pci_address(p))
             .into_iter()
             .collect(),
-        no_huge_mb: Pools::megabytes(plan.mbufs),
+        no_huge_mb: Pools::megabytes(plan.mbufs, plan.large),
         ..Wants::default()
     };
     let machine = setup::start(&given, wants, plan.workers.clone())?;
     let cpu = choose_cpu(&machine)?;
-    let pools = Pools::new(&machine.eal, plan.mbufs)?;
+    let pools = Pools::new(&machine.eal, plan.mbufs, plan.large)?;
     let ports = Ports::open(&machine, &config, &plan, &pools)?;
     let mut stats = command
         .stats_period

@@ -15,8 +15,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 pub const ROOM: u16 = 2048 + 128;
 /// Room of a large buffer: a reassembled datagram or a scattered packet.
 pub const LARGE_ROOM: u16 = 9 * 1024 + 512 + 128;
-/// Number of large buffers.
-pub const LARGE_BUFFERS: u32 = 511;
 /// Buffers in each lcore's cache of a pool.
 pub const CACHE: u32 = 256;
 
@@ -136,18 +134,17 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// Pools with `mbufs` ordinary buffers.
-    pub fn new(eal: &Eal, mbufs: u32) -> Result<Pools, Failure> {
+    /// Pools with `mbufs` ordinary and `large` large buffers.
+    pub fn new(eal: &Eal, mbufs: u32, large: u32) -> Result<Pools, Failure> {
         let small = Mempool::new(eal, "mbufs", mbufs, CACHE, ROOM, -1).map_err(Failure::machine)?;
-        let large =
-            Mempool::new(eal, "mbufs_large", LARGE_BUFFERS, 0, LARGE_ROOM, -1).map_err(Failure::machine)?;
+        let large = Mempool::new(eal, "mbufs_large", large, 0, LARGE_ROOM, -1).map_err(Failure::machine)?;
         Ok(Pools { small, large })
     }
 
-    /// Megabytes that pools with `mbufs` ordinary buffers take, rounded up well.
-    pub fn megabytes(mbufs: u32) -> u32 {
-        let bytes = u64::from(mbufs) * (u64::from(ROOM) + 256)
-            + u64::from(LARGE_BUFFERS) * (u64::from(LARGE_ROOM) + 256);
+    /// Megabytes that pools with so many buffers take, rounded up well.
+    pub fn megabytes(mbufs: u32, large: u32) -> u32 {
+        let bytes =
+            u64::from(mbufs) * (u64::from(ROOM) + 256) + u64::from(large) * (u64::from(LARGE_ROOM) + 256);
         (bytes >> 20) as u32 + 64
     }
 }

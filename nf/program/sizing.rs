@@ -49,6 +49,12 @@ impl Needs {
         self.minimum() + self.reassembly()
     }
 
+    /// Large buffers: as many as the transmit rings of the host and tunnel ports hold, and bursts. virtio-user gives a
+    /// sent buffer back only when its ring is nearly full of sent ones: with fewer, it would keep them all for good.
+    pub fn large(self) -> u32 {
+        (self.ports - 1) * self.workers * u32::from(RING) + self.bursts()
+    }
+
     /// The number of buffers to make.
     ///
     /// # Errors
@@ -82,6 +88,7 @@ mod tests {
         assert_eq!(ONE.minimum(), 3 * 2 * 1024 + 2 * 384 + 2 * 256);
         assert_eq!(ONE.auto(), ONE.minimum() + 8192);
         assert!(Needs { workers: 2, ..ONE }.minimum() > ONE.minimum());
+        assert_eq!(ONE.large(), 2 * 1024 + 512, "host and tunnel, not the NIC");
     }
 
     #[test]

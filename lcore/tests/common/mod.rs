@@ -6,7 +6,8 @@ use lcore::{Eal, Mempool};
 
 /// An EAL on CPU 0 without hugepages or devices, beside any other one.
 pub fn eal(name: &str) -> Eal {
-    let prefix = format!("--file-prefix={name}-{}", std::process::id());
+    let name = format!("{name}-{}", std::process::id());
+    let prefix = format!("--file-prefix={name}");
     let args = [
         "-l",
         "0",
@@ -19,7 +20,10 @@ pub fn eal(name: &str) -> Eal {
         &prefix,
     ]
     .map(String::from);
-    Eal::init(&args).expect("the EAL starts without hugepages")
+    let eal = Eal::init(&args).expect("the EAL starts without hugepages");
+    // With these arguments its folder stays empty; it goes at once.
+    drop(lcore::RuntimeDir::of(&name));
+    eal
 }
 
 /// A pool of `count` buffers of the usual size.

@@ -1,5 +1,6 @@
 //! What was measured, as a table or as JSON.
 
+use crate::program::exit::{self, Failure};
 use crate::program::perf::Case;
 use crate::program::perf::rounds::Pair;
 use lcore::Eal;
@@ -121,9 +122,11 @@ impl Row {
 }
 
 /// The lines above the table.
-pub fn head(eal: &Eal, case: &Case, rounds: u32) {
-    println!(
-        "inbound, one lcore, {}, {} peers, runs of {}, burst {}, {} pairs of rounds; pages of {} KB, TSC {} MHz",
+pub fn head(eal: &Eal, case: &Case, rounds: u32) -> Result<(), Failure> {
+    exit::result(&format!(
+        "inbound, one lcore, {}, {} peers, runs of {}, burst {}, {} pairs of rounds; pages of {} KB, TSC {} MHz\n\
+         cycles per packet: median of the rounds; over raw: median of paired differences (min to max)\n\n\
+         {:>5} {:>5} {:>5} {:>8} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6}  over raw\n",
         case.cipher.name(),
         case.peers,
         case.run,
@@ -131,24 +134,28 @@ pub fn head(eal: &Eal, case: &Case, rounds: u32) {
         rounds,
         eal.page_size() / 1024,
         eal.tsc_hz() / 1_000_000,
-    );
-    println!(
-        "cycles per packet: median of the rounds; over raw: median of paired differences (min to max)\n"
-    );
-    println!(
-        "{:>5} {:>5} {:>5} {:>8} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6}  over raw",
-        "pool", "size", "batch", "prefetch", "scope", "Gbit/s", "Mpps", "cycles", "raw", "rawGb/s", "ratio"
-    );
+        "pool",
+        "size",
+        "batch",
+        "prefetch",
+        "scope",
+        "Gbit/s",
+        "Mpps",
+        "cycles",
+        "raw",
+        "rawGb/s",
+        "ratio"
+    ))
 }
 
 /// Prints one row.
-pub fn row(row: &Row, json: bool) {
+pub fn row(row: &Row, json: bool) -> Result<(), Failure> {
     if json {
-        println!("{}", serde_json::to_string(row).expect("plain numbers and words"));
-        return;
+        let line = serde_json::to_string(row).expect("plain numbers and words");
+        return exit::result(&format!("{line}\n"));
     }
-    println!(
-        "{:>5} {:>5} {:>5} {:>8} {:>6} {:>7.1} {:>7.2} {:>7.0} {:>7.0} {:>7.1} {:>6.2}  {:.0} ({:.0} to {:.0})",
+    exit::result(&format!(
+        "{:>5} {:>5} {:>5} {:>8} {:>6} {:>7.1} {:>7.2} {:>7.0} {:>7.0} {:>7.1} {:>6.2}  {:.0} ({:.0} to {:.0})\n",
         row.pool_mb,
         row.size,
         if row.batch { "on" } else { "off" },
@@ -163,7 +170,7 @@ pub fn row(row: &Row, json: bool) {
         row.overhead_cycles,
         row.overhead_cycles_min,
         row.overhead_cycles_max,
-    );
+    ))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::program::setup::{Machine, Pools};
 use crate::program::sizing::RING;
 use crate::program::statics::StaticPeers;
 use lcore::mailbox::{Sender, mailbox};
+use lcore::port::Want;
 use lcore::reassembly::IpFrag;
 use lcore::tunnel::{Kind, Tunnel, TunnelConfig};
 use lcore::worker::{Parts, Queues, Worker};
@@ -59,7 +60,7 @@ impl Ports {
             )),
             other => Failure::machine(other),
         })?;
-        start(&nic, config.nic.mtu, pools)?;
+        start(&nic, &nic_port(config.nic.mtu), pools)?;
         let mac = nic.mac().map_err(Failure::machine)?;
         let host = open(
             machine,
@@ -86,15 +87,32 @@ impl Ports {
     }
 }
 
-/// Starts a port with one queue each way. What is off is said.
-fn start(port: &Port, mtu: u16, pools: &Pools) -> Result<(), Failure> {
-    let config = PortConfig {
+/// The NIC port: one queue each way.
+fn nic_port(mtu: u16) -> PortConfig {
+    PortConfig {
         rx_desc: RING,
         tx_desc: RING,
         mtu: Some(mtu),
         ..PortConfig::default()
-    };
-    let off = port.start(&config, &pools.small).map_err(Failure::machine)?;
+    }
+}
+
+/// A host or tunnel port. No checksum offload: a virtio port that is asked for it lets the kernel hand over
+/// partial checksums (VIRTIO_NET_F_GUEST_CSUM), and its frames leave the NIC as they are.
+fn kernel_port(mtu: u16) -> PortConfig {
+    let config = nic_port(mtu);
+    PortConfig {
+        want: Want {
+            checksum: false,
+            ..config.want
+        },
+        ..config
+    }
+}
+
+/// Starts a port. What is off is said.
+fn start(port: &Port, config: &PortConfig, pools: &Pools) -> Result<(), Failure> {
+    let off = port.start(config, &pools.small).map_err(Failure::machine)?;
     off.iter().for_each(|line| tracing::info!("{line}"));
     Ok(())
 }
@@ -114,7 +132,7 @@ fn open(
         queue_size: RING,
     };
     let tunnel = Tunnel::open(&machine.eal, &config).map_err(Failure::machine)?;
-    start(tunnel.port(), mtu, pools)?;
+    start(tunnel.port(), &kernel_port(mtu), pools)?;
     if tunnel.interface().is_some() {
         tunnel.set_mtu(mtu).map_err(Failure::machine)?;
         tunnel.set_up().map_err(Failure::machine)?;
@@ -229,5 +247,21 @@ impl Running {
     pub fn stop(self) -> Result<(), Failure> {
         self.stop.store(true, Ordering::Relaxed);
         self.worker.join().and_then(|done| done).map_err(Failure::machine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_not_invited_to_leave_checksums_partial() {
+        assert!(nic_port(1500).want.checksum);
+        let kernel = kernel_port(1400);
+        assert!(!kernel.want.checksum && kernel.want.scatter);
+        assert_eq!(
+            (kernel.mtu, kernel.rx_desc, kernel.tx_desc),
+            (Some(1400), RING, RING)
+        );
     }
 }

@@ -25,6 +25,8 @@ pub struct Plan {
     pub tuning: Tuning,
     /// Packet buffers.
     pub mbufs: u32,
+    /// Buffers for reassembled and scattered packets.
+    pub large: u32,
     /// CPUs for workers; None: all allowed ones but the first.
     pub workers: Option<Vec<usize>>,
     /// What the host port is made of.
@@ -63,6 +65,7 @@ impl Plan {
                 lookahead: lookahead(&config.lookahead),
             },
             mbufs: needs.mbufs(config.mbufs)?,
+            large: needs.large(),
             workers: match &config.lcores {
                 Lcores::Auto => None,
                 Lcores::List(cpus) => Some(cpus.clone()),
