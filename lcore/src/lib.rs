@@ -34,7 +34,7 @@ pub use burst::Burst;
 pub use eal::{Eal, cycles};
 pub use error::Error;
 pub use imb::Imb;
-pub use mbuf::Mbuf;
+pub use mbuf::{Mbuf, prefetch_write};
 pub use mempool::Mempool;
 pub use port::{Port, PortConfig};
 pub use queue::{RxQueue, TxQueue};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
-use nf_state::{Lookahead, Rejected, Retired, Update};
+use nf_path::inbound::Tuning;
+use nf_state::{Rejected, Retired, Update};
 
 use crate::imb::Key;
 
@@ -12,10 +13,8 @@ use crate::imb::Key;
 pub enum Message {
     /// To the tables of one tunnel, by index.
     Table(u8, Update<Key>),
-    /// Batching on or off.
-    Batch(bool),
-    /// Another lookahead.
-    Lookahead(Lookahead),
+    /// Another batching and lookahead.
+    Tune(Tuning),
 }
 
 /// What comes back of a change, for the control side to drop.

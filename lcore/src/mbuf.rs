@@ -2,6 +2,8 @@
 
 mod access;
 
+pub use access::prefetch_write;
+
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::slice;

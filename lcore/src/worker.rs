@@ -190,9 +190,9 @@ impl Worker {
         let frames = host.rx.recv(&mut self.received, self.burst);
         if frames > 0 {
             self.counters.host_rx.add(frames as u64);
-            let sent = self.nic.tx.send(&mut self.received);
+            let (too_long, full) = (DropReason::NicMtu, DropReason::NicFull);
+            let (sent, _) = send(&mut self.nic, &mut self.received, &self.counters, too_long, full);
             self.counters.nic_tx.add(sent as u64);
-            discard(&mut self.received, &self.counters, DropReason::NicFull);
         }
         frames
     }
@@ -212,8 +212,7 @@ impl Worker {
     pub fn apply(&mut self) {
         while let Some(message) = self.mailbox.next() {
             match message {
-                Message::Batch(on) => self.path.set_batch(on),
-                Message::Lookahead(lookahead) => self.path.set_lookahead(lookahead),
+                Message::Tune(tuning) => self.path.tune(tuning),
                 Message::Table(tunnel, update) => self.update(usize::from(tunnel), update),
             }
         }

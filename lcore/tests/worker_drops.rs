@@ -16,6 +16,7 @@ fn what_a_port_does_not_take_is_counted_and_freed() {
     host_mtu(&eal);
     no_host(&eal);
     nic_full(&eal);
+    nic_mtu(&eal);
     no_outbound(&eal);
     more_for_the_host_than_a_burst(&eal);
 }
@@ -116,6 +117,24 @@ fn no_host(eal: &Eal) {
     assert_eq!(rig.drops(), [(DropReason::HostFull, 2)]);
     let t = rig.counters.totals();
     assert_eq!((t.to_host, t.host_tx, t.tunnel_tx), (2, 0, 1));
+    rig.finish();
+}
+
+fn nic_mtu(eal: &Eal) {
+    let mut rig = Rig::new(
+        eal,
+        Options {
+            longest_nic: 64,
+            ..Options::new("nm")
+        },
+    );
+    let small = rig.small.clone();
+    let frames: Vec<Vec<u8>> = (0..8u8).map(|n| vec![n; 60 + usize::from(n)]).collect();
+    put(&mut rig.host_in, frames.iter().map(|f| buffer(&small, f)));
+    rig.poll();
+    assert_eq!(rig.drops(), [(DropReason::NicMtu, 3)]);
+    let sent: Vec<_> = rig::taken(&mut rig.nic_out).iter().map(rig::bytes).collect();
+    assert_eq!(sent, frames[..5], "the others go on, unchanged");
     rig.finish();
 }
 

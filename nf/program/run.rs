@@ -27,7 +27,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
     let signals = Signals::catch()?;
     let config = Config::load(&command.config).map_err(Failure::usage)?;
-    let plan = Plan::new(&config)?;
+    let mut plan = Plan::new(&config)?;
     setup::log(config.log.format, config.log.level);
     plan.warnings.iter().for_each(|w| tracing::warn!("{w}"));
     let given: Vec<String> = eal.iter().chain(&config.eal).cloned().collect();
@@ -47,7 +47,7 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
     let mut stats = command
         .stats_period
         .map(|s| Stats::new(&config.name, Duration::from_secs(s)));
-    let worker = gateway::launch(&machine, &config, &plan, &ports, &pools, cpu)?;
+    let worker = gateway::launch(&machine, &config, &mut plan, &ports, &pools, cpu)?;
     let answers = Gateway::new(vec![worker.handle.clone()], plan.tuning);
     let serving = lcore::telemetry::serve(&machine.eal, answers::COMMANDS, Box::new(answers));
     let watched = match &serving {

@@ -40,6 +40,22 @@ fn prefetch_own(at: *const u8) {
     unsafe { asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) };
 }
 
+/// Asks for write ownership of every cache line of `bytes`. Never changes a result.
+#[inline(always)]
+pub fn prefetch_write(bytes: &[u8]) {
+    prefetch_lines(bytes.as_ptr(), bytes.len());
+}
+
+#[inline(always)]
+fn prefetch_lines(first: *const u8, len: usize) {
+    let end = first.wrapping_add(len) as usize;
+    let mut line = first as usize & !(LINE - 1);
+    while line < end {
+        prefetch_own(line as *const u8);
+        line += LINE;
+    }
+}
+
 impl Buf for Mbuf {
     #[inline(always)]
     fn data(&self) -> &[u8] {
@@ -155,11 +171,6 @@ impl Buf for Mbuf {
             return;
         }
         let data = m.buf_addr.wrapping_add(m.data_off as usize);
-        let end = data.wrapping_add(to) as usize;
-        let mut line = data.wrapping_add(from) as usize & !(LINE - 1);
-        while line < end {
-            prefetch_own(line as *const u8);
-            line += LINE;
-        }
+        prefetch_lines(data.wrapping_add(from), to - from);
     }
 }

@@ -26,6 +26,8 @@ pub struct Options {
     pub longest_tunnel: usize,
     /// Longest frame of the host port.
     pub longest_host: usize,
+    /// Longest frame that the NIC port takes.
+    pub longest_nic: usize,
     /// Whether records are batched.
     pub batch: bool,
     /// Ordinary buffers.
@@ -44,6 +46,7 @@ impl Options {
             nic: 1023,
             longest_tunnel: usize::MAX,
             longest_host: usize::MAX,
+            longest_nic: usize::MAX,
             batch: true,
             small: 4095,
             large: 127,
@@ -104,7 +107,7 @@ impl Rig {
         let counters = Arc::new(Counters::default());
         let (control, mailbox) = mailbox();
         let parts = Parts {
-            nic: queues(&nic_in, &nic_out, usize::MAX),
+            nic: queues(&nic_in, &nic_out, o.longest_nic),
             host: o.host.map(|_| queues(&host_in, &host_out, o.longest_host)),
             tunnels: vec![queues(&tunnel_in, &tunnel_out, o.longest_tunnel)],
             tables: vec![tunnel(&imb)],

@@ -143,19 +143,10 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
         &mut self.tunnels
     }
 
-    /// Switches batching on or off.
-    pub fn set_batch(&mut self, on: bool) {
-        self.builder.enable(on);
-    }
-
-    /// Changes the lookahead.
-    pub fn set_lookahead(&mut self, lookahead: Lookahead) {
-        self.lookahead = lookahead;
-    }
-
-    /// The lookahead in force.
-    pub fn lookahead(&self) -> Lookahead {
-        self.lookahead
+    /// Changes batching and lookahead. Between bursts only, so that no packet is in mid-batch.
+    pub fn tune(&mut self, tuning: Tuning) {
+        self.builder.enable(tuning.batch);
+        self.lookahead = tuning.lookahead;
     }
 }
 

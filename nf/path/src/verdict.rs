@@ -77,6 +77,8 @@ drops! {
     HostMtu = "host_mtu",
     /// The host port did not take the frame.
     HostFull = "host_full",
+    /// The frame is larger than the NIC's MTU.
+    NicMtu = "nic_mtu",
     /// The NIC port did not take the frame.
     NicFull = "nic_full",
     /// A frame from the tunnel port: there is no outbound path.

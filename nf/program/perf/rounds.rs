@@ -6,7 +6,7 @@ use crate::program::perf::traffic::{Frame, LISTEN, PAYLOAD, Traffic, Walk};
 use lcore::mailbox::mailbox;
 use lcore::reassembly::IpFrag;
 use lcore::worker::{Parts, Queues, Worker};
-use lcore::{Burst, Eal, Imb, Mbuf, Mempool, Port, PortConfig, RingPort, cycles};
+use lcore::{Burst, Eal, Imb, Mbuf, Mempool, Port, PortConfig, RingPort, cycles, prefetch_write};
 use nf_path::aead::Aead;
 use nf_path::buf::Buf;
 use nf_path::counters::Counters;
@@ -130,14 +130,14 @@ impl Bench<'_> {
         ROUND.div_ceil(self.frames)
     }
 
-    /// Fills the pool and brings the caches to their state.
+    /// Fills the pool for a raw round.
     fn prepare(&mut self) -> Result<(Vec<Frame>, Vec<Mbuf>), Failure> {
         let plan = self.traffic.plan(self.frames);
         let buffers = self.traffic.fill(&mut self.imb, &self.pools.records, &plan)?;
-        self.pools.walk.walk();
         Ok((plan, buffers))
     }
 
+    /// Fills pool and ring for a round of the path, and brings the caches to their state.
     fn prepare_ring(&mut self) -> Result<Vec<Frame>, Failure> {
         let plan = self.traffic.plan(self.frames);
         let mut buffers = self
@@ -181,26 +181,28 @@ impl Bench<'_> {
         Ok(spent as f64 / records as f64)
     }
 
-    /// A timed round of IPsec-MB alone: the same calls on the same kind of buffers, order, keys and lookahead.
+    /// A timed round of IPsec-MB alone: the same calls on the same kind of buffers, order, keys and lookahead. It is
+    /// given each payload's address beforehand, so it reads no buffer descriptor.
     fn raw(&mut self) -> Result<f64, Failure> {
         let (mut spent, mut records) = (0, 0);
         for _ in 0..self.fills() {
-            let (plan, buffers) = self.prepare()?;
-            let mut raw: Vec<(Mbuf, u32)> = buffers
-                .into_iter()
+            let (plan, mut buffers) = self.prepare()?;
+            let mut raw: Vec<(&mut [u8], u32)> = buffers
+                .iter_mut()
                 .zip(plan)
                 .filter_map(|(buf, frame)| match frame {
-                    Frame::Record(peer, _) => Some((buf, peer)),
+                    Frame::Record(peer, _) => Some((&mut buf.data_mut()[PAYLOAD..], peer)),
                     Frame::Foreign => None,
                 })
                 .collect();
             records += raw.len();
+            self.pools.walk.walk();
             spent += self.open_all(&mut raw);
         }
         Ok(spent as f64 / records as f64)
     }
 
-    fn open_all(&mut self, records: &mut [(Mbuf, u32)]) -> u64 {
+    fn open_all(&mut self, records: &mut [(&mut [u8], u32)]) -> u64 {
         let start = cycles();
         let distance = usize::from(self.case.lookahead.distance);
         for burst in records.chunks_mut(usize::from(self.case.burst)) {
@@ -218,26 +220,22 @@ impl Bench<'_> {
                 if distance > 0 && i + distance < end {
                     self.ask(burst, i + distance);
                 }
-                let (buf, peer) = &mut burst[i];
+                let (payload, peer) = &mut burst[i];
                 let key = self.traffic.senders[*peer as usize].key();
-                let len = buf.data().len();
-                let payload = &mut buf.data_mut()[PAYLOAD..len];
                 let (header, text) = payload.split_at_mut(OVERHEAD);
                 let aad = header.first_chunk::<AAD_LEN>().expect("a header's length");
                 let id = [aad[4], aad[5], aad[6], aad[7]];
-                std::hint::black_box(
-                    self.imb
-                        .open(key.open_key(), &nonce(id, key.open_tail()), aad, text),
-                );
+                let nonce = nonce(id, key.open_tail());
+                std::hint::black_box(self.imb.open(key.open_key(), &nonce, aad, text));
             }
         }
         cycles() - start
     }
 
     #[inline]
-    fn ask(&self, burst: &[(Mbuf, u32)], i: usize) {
-        let (buf, peer) = &burst[i];
-        buf.prefetch_write(PAYLOAD + OVERHEAD, usize::from(self.case.size));
+    fn ask(&self, burst: &[(&mut [u8], u32)], i: usize) {
+        let (payload, peer) = &burst[i];
+        prefetch_write(&payload[OVERHEAD..]);
         if i == 0 || burst[i - 1].1 != *peer {
             let key = self.traffic.senders[*peer as usize].key();
             self.imb.prefetch(key);
@@ -281,6 +279,6 @@ impl Bench<'_> {
 }
 
 /// How many records at the front are of one peer.
-fn run_length(records: &[(Mbuf, u32)]) -> usize {
+fn run_length(records: &[(&mut [u8], u32)]) -> usize {
     records.iter().take_while(|r| r.1 == records[0].1).count()
 }

@@ -93,11 +93,7 @@ impl Gateway {
         let wanted = changes(parameters, self.tuning)?;
         for worker in &self.workers {
             let full = |_| format!("worker {}: its mailbox is full, try again", worker.cpu);
-            worker.mailbox.send(Message::Batch(wanted.batch)).map_err(full)?;
-            worker
-                .mailbox
-                .send(Message::Lookahead(wanted.lookahead))
-                .map_err(full)?;
+            worker.mailbox.send(Message::Tune(wanted)).map_err(full)?;
         }
         self.tuning = wanted;
         let until = Instant::now() + PATIENCE;

@@ -149,7 +149,7 @@ fn open(
 pub fn launch(
     machine: &Machine,
     config: &Config,
-    plan: &Plan,
+    plan: &mut Plan,
     ports: &Ports,
     pools: &Pools,
     cpu: usize,
@@ -158,7 +158,7 @@ pub fn launch(
     let counters = Arc::new(Counters::default());
     let sleep = Duration::from_micros(config.idle_sleep_us.into());
     let mut parts = Parts {
-        nic: queues(&ports.nic, usize::MAX)?,
+        nic: queues(&ports.nic, usize::from(config.nic.mtu) + HOST_HEADER)?,
         host: Some(queues(
             ports.host.port(),
             usize::from(config.nic.mtu) + HOST_HEADER,
@@ -173,7 +173,8 @@ pub fn launch(
         counters: counters.clone(),
         cycles_per_ms: machine.eal.tsc_hz() / 1000,
     };
-    for ((tunnel, settings), keys) in ports.tunnels.iter().zip(&config.tunnels).zip(&plan.keys) {
+    // Keys files are dropped, and so zeroised, as soon as their keys are expanded.
+    for ((tunnel, settings), keys) in ports.tunnels.iter().zip(&config.tunnels).zip(plan.keys.drain(..)) {
         parts
             .tunnels
             .push(queues(tunnel.port(), usize::from(settings.mtu) + HEADER_LEN)?);

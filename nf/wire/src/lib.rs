@@ -10,6 +10,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod keepalive;
 pub mod record;
+pub mod template;
 
 #[cfg(test)]
 mod tests;

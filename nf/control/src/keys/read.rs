@@ -30,9 +30,26 @@ pub(super) fn text(path: &Path) -> io::Result<(Zeroizing<String>, bool)> {
             metadata.len()
         )));
     }
-    // With room for all of it the string never moves, and so leaves no copy of key material behind.
-    let mut text = Zeroizing::new(String::with_capacity(metadata.len() as usize + 64));
-    Read::by_ref(&mut file).take(SIZE_MAX).read_to_string(&mut text)?;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 4096));
+    let mut chunk = Zeroizing::new([0; 4096]);
+    loop {
+        let n = file.read(&mut chunk[..])?;
+        if n == 0 {
+            break;
+        }
+        if bytes.len() + n > bytes.capacity() {
+            // A pipe tells no length. Growing in place would leave a copy of key material behind.
+            let mut larger = Zeroizing::new(Vec::with_capacity(2 * bytes.capacity()));
+            larger.extend_from_slice(&bytes);
+            bytes = larger;
+        }
+        bytes.extend_from_slice(&chunk[..n]);
+        if bytes.len() as u64 > SIZE_MAX {
+            return Err(io::Error::other(format!("more than {SIZE_MAX} bytes")));
+        }
+    }
+    let text = std::str::from_utf8(&bytes).map_err(|_| io::Error::other("it is no UTF-8 text"))?;
+    let text = Zeroizing::new(text.to_owned());
     Ok((text, open_to_others(&metadata)))
 }
 

@@ -128,10 +128,11 @@ impl Batch {
 }
 
 impl Batch {
-    /// Whether the rules let `new` follow `last`, the batch's last record; IPv6 extension headers are looked at apart.
+    /// Whether the rules let `new` join, given the facts of the first record; IPv6 extension headers are looked at
+    /// apart.
     #[inline(always)]
-    fn takes(&self, new: &Facts, last: &Facts) -> bool {
-        self.open && new.joins && new.payload_len <= self.nominal && new.agrees(last)
+    fn takes(&self, new: &Facts, first: &Facts) -> bool {
+        self.open && new.joins && new.payload_len <= self.nominal && new.agrees(first)
     }
 
     /// A shorter record than the first is the last; so is the 64th.
@@ -187,7 +188,7 @@ impl Builder {
         let new = &facts[usize::from(slot)];
         // Records of a flow come in runs: most go on with the batch that was begun last.
         if let Some(last) = self.batches.last_mut()
-            && last.takes(new, &facts[usize::from(last.tail)])
+            && last.takes(new, &facts[usize::from(last.head)])
             && new.outer.options_len() == 0
         {
             self.next[usize::from(last.tail)] = slot;
@@ -195,6 +196,24 @@ impl Builder {
             return;
         }
         self.place(slot, facts, slots);
+    }
+
+    /// The head of the batch that was begun last, if that is the `number`th and takes one more record of `payload_len`
+    /// bytes that agrees with it in all that matters.
+    #[inline(always)]
+    pub(crate) fn continues(&self, number: usize, payload_len: u16) -> Option<u16> {
+        let last = self.batches.last()?;
+        let takes = self.batches.len() == number && last.open && payload_len <= last.nominal;
+        takes.then_some(last.head)
+    }
+
+    /// Appends such a record, whose facts are those of the head but for the length.
+    #[inline(always)]
+    pub(crate) fn append(&mut self, slot: u16, new: &Facts) {
+        if let Some(last) = self.batches.last_mut() {
+            self.next[usize::from(last.tail)] = slot;
+            last.append(slot, new);
+        }
     }
 
     /// Adds a record wherever its flow stands.
@@ -288,7 +307,7 @@ impl Builder {
     fn join<B: Buf>(&mut self, batch: u16, slot: u16, facts: &[Facts], slots: &[Option<B>]) -> bool {
         let batch = &mut self.batches[usize::from(batch)];
         let new = &facts[usize::from(slot)];
-        if !batch.takes(new, &facts[usize::from(batch.tail)]) {
+        if !batch.takes(new, &facts[usize::from(batch.head)]) {
             return false;
         }
         if new.outer.options_len() > 0 {

@@ -64,6 +64,24 @@ pub fn record<B: Buf>(buf: &B, udp: &Datagram, listeners: &Listeners) -> Option<
     ours.then(|| Facts::new(buf, udp, word, tunnel))
 }
 
+/// Whether a frame whose headers are those of a record before it, which `facts` are of, is a record just as good: alone
+/// in its buffer, with the same verdicts of the port, and with a right IPv4 header checksum.
+#[inline(always)]
+pub fn alike<B: Buf>(buf: &B, facts: &Facts) -> bool {
+    let seen = buf.rx_checksums();
+    let sum_right = || {
+        let header = buf
+            .data()
+            .get(usize::from(facts.l3)..)
+            .and_then(|h| h.first_chunk());
+        header.is_some_and(|h: &[u8; ipv4::HEADER_LEN]| checksum::ipv4_header_ok(h))
+    };
+    seen == facts.sums
+        && seen.l4 != Verdict::Bad
+        && buf.is_private()
+        && (seen.ip == Verdict::Good || sum_right())
+}
+
 /// Classifies one frame.
 #[inline]
 pub fn classify<B: Buf>(buf: &B, parsed: Parsed, listeners: &Listeners) -> Class {

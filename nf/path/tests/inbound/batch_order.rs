@@ -1,6 +1,7 @@
 //! The rules of building a batch, 2 to 6: sizes, counts, order.
 
 use crate::support::*;
+use nf_path::inbound::Tuning;
 use nf_path::inbound::batch::{Builder, Facts};
 use nf_path::inbound::classify::{Class, Listeners, classify};
 use nf_path::inbound::parse::parse;
@@ -184,6 +185,28 @@ fn rule_05_other_flows_close_nothing() {
     assert_eq!(out.numbers(), [1, 2, 1, 2], "flow by flow");
 }
 
+/// The batch begun last is another flow's, whose headers are of another kind.
+#[test]
+fn rule_05_a_flow_goes_on_after_one_with_other_kinds_of_headers() {
+    let record = |peer, id| record_of(peer, 0, id, &inner(peer, 100, id));
+    for between in [
+        outer_v6(2).payload(&record(2, 1)).build(),
+        outer(2).vlan(7).payload(&record(2, 1)).build(),
+        outer(2).options(&[1, 1, 1, 0]).payload(&record(2, 1)).build(),
+    ] {
+        let mut bed = Bed::default();
+        let out = bed.push([
+            buf(1, 1, 100),
+            HeapBuf::new(&between),
+            buf(1, 2, 100),
+            buf(1, 3, 100),
+        ]);
+        assert_eq!(out.delivered(), 4);
+        assert_eq!(out.numbers(), [1, 2, 3, 1], "flow by flow");
+        assert_eq!((bed.batches(1), bed.batches(3)), (1, 1));
+    }
+}
+
 #[test]
 fn rule_05_order_within_a_flow_is_arrival_order_whatever_comes_between() {
     let mut bed = Bed::default();
@@ -235,7 +258,10 @@ fn rule_06_with_batching_off_every_record_is_alone() {
         (1..=10).collect::<Vec<_>>()
     );
     assert_eq!(bed.batches(1), 10);
-    bed.inbound().set_batch(true);
+    bed.inbound().tune(Tuning {
+        batch: true,
+        lookahead: Setup::default().lookahead,
+    });
     bed.stream((11..=12).map(|id| buf(1, id, 100)));
     assert_eq!((bed.batches(1), bed.batches(2)), (10, 1));
 }

@@ -50,9 +50,11 @@ fn producer(reason: DropReason) -> Producer {
         DropReason::BadSource => Here(|bed| payload(bed, &record_of(1, 0, 1, &inner(2, 60, 1)))),
         DropReason::TunnelFull => Here(tunnel_full),
         DropReason::HostFull => Here(host_full),
-        DropReason::TunnelMtu | DropReason::HostMtu | DropReason::NicFull | DropReason::NoOutbound => {
-            Elsewhere("lcore/tests/worker_drops.rs")
-        }
+        DropReason::TunnelMtu
+        | DropReason::HostMtu
+        | DropReason::NicMtu
+        | DropReason::NicFull
+        | DropReason::NoOutbound => Elsewhere("lcore/tests/worker_drops.rs"),
     }
 }
 
@@ -131,6 +133,7 @@ fn every_reason_has_a_producer_that_moves_its_counter_alone() {
     let ports = [
         DropReason::TunnelMtu,
         DropReason::HostMtu,
+        DropReason::NicMtu,
         DropReason::NicFull,
         DropReason::NoOutbound,
     ];

@@ -1,6 +1,7 @@
 //! The rules of the lookahead, 12 to 14: in which order lines are asked for and records opened.
 
 use crate::support::*;
+use nf_path::inbound::Tuning;
 use nf_path::twin::HeapBuf;
 use nf_path::twin::trace::{self, Event};
 use nf_state::{Lookahead, Scope};
@@ -203,8 +204,10 @@ fn rule_13_the_lookahead_is_changed_between_bursts() {
         distance: 0,
         scope: Scope::Batch,
     };
-    bed.inbound().set_lookahead(lookahead);
-    assert_eq!(bed.inbound().lookahead(), lookahead);
+    bed.inbound().tune(Tuning {
+        batch: true,
+        lookahead,
+    });
     let (_, events) = trace::record(|| bed.push([buf(1, 1, 100), buf(1, 2, 100)]));
     assert!(matches!(events[..], [Event::Open { .. }, Event::Open { .. }]));
 }

@@ -1,0 +1,115 @@
+//! The headers of one record as a template for the next: what must be equal is compared at once, nothing is parsed.
+
+use crate::{ether, ipv4, record};
+
+/// Bytes of a plain IPv4 record's headers: Ethernet, IPv4 without options, UDP, header word.
+const LEN: usize = ether::HEADER_LEN + ipv4::HEADER_LEN + 8 + record::WORD_LEN;
+
+/// Where the words that are compared begin, and which of their bytes count: not the total length, id and checksum of
+/// IPv4, nor the length and checksum of UDP, nor the MAC addresses.
+const WORDS: [(usize, [u8; 8]); 5] = [
+    (12, [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]),
+    (20, [0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff]),
+    (28, [0xff; 8]),
+    (34, [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]),
+    (38, [0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]),
+];
+
+/// The headers of a record in a frame that [`crate::frame::parse_plain`] takes, less what differs from record to record.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Template([u64; WORDS.len()]);
+
+impl Template {
+    /// The template that `frame` makes. The caller knows that `parse_plain` takes it and that it is a record; None when
+    /// it is too short to be one.
+    #[inline]
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        Some(Template(words(frame.first_chunk()?)))
+    }
+
+    /// The bytes of UDP payload in the frame of `frame_len` bytes that begins with `head`, if its headers are those of the
+    /// template and its lengths agree. None says nothing but "not that".
+    #[inline(always)]
+    pub fn follows(&self, head: &[u8], frame_len: usize) -> Option<u16> {
+        let head: &[u8; LEN] = head.first_chunk()?;
+        let differs = words(head)
+            .iter()
+            .zip(self.0)
+            .fold(0, |d, (new, old)| d | (new ^ old));
+        let total = usize::from(u16::from_be_bytes([head[16], head[17]]));
+        let udp_len = u16::from_be_bytes([head[38], head[39]]);
+        let agree =
+            usize::from(udp_len) + ipv4::HEADER_LEN == total && total + ether::HEADER_LEN <= frame_len;
+        (differs == 0 && agree && usize::from(udp_len) >= 8 + record::WORD_LEN).then(|| udp_len - 8)
+    }
+}
+
+#[inline(always)]
+fn words(head: &[u8; LEN]) -> [u64; WORDS.len()] {
+    WORDS.map(|(at, mask)| {
+        let word = head[at..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
+        word & u64::from_ne_bytes(mask)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::parse_plain;
+
+    /// An IPv4 record of `payload` bytes of UDP payload, with padding behind it.
+    fn frame(payload: usize, padding: usize) -> Vec<u8> {
+        let mut f = ether::header([2; 6], [4; 6], ether::IPV4).to_vec();
+        let total = (ipv4::HEADER_LEN + 8 + payload) as u16;
+        f.extend([
+            0x45, 0, 0, 0, 1, 2, 0x40, 0, 64, 17, 9, 9, 198, 51, 100, 7, 192, 0, 2, 1,
+        ]);
+        f[16..18].copy_from_slice(&total.to_be_bytes());
+        f.extend([0x9c, 0x40, 0x04, 0xaa]);
+        f.extend((payload as u16 + 8).to_be_bytes());
+        f.extend([7, 7, 0x48, 0, 0, 1]);
+        f.resize(42 + payload, 5);
+        f.resize(42 + payload + padding, 0);
+        f
+    }
+
+    /// What the template says is what parsing both frames and comparing them says, whichever bit of the second is
+    /// other than in the first. (The reserved flag of IPv4, bit 7 of byte 20, is parsed over and is equal here.)
+    #[test]
+    fn says_what_parsing_and_comparing_says() {
+        let first = frame(100, 0);
+        let template = Template::of(&first).expect("long enough");
+        let one = parse_plain(&first, first.len()).expect("plain");
+        let mut followed = 0;
+        for payload in [4, 24, 99, 100, 101] {
+            let second = frame(payload, 3);
+            for at in 0..second.len().min(50) {
+                for bit in (0..8).filter(|&bit| (at, bit) != (20, 7)) {
+                    let mut second = second.clone();
+                    second[at] ^= 1 << bit;
+                    let parsed = parse_plain(&second, second.len())
+                        .filter(|two| two.outer.same(&one.outer) && second[42..46] == first[42..46])
+                        .map(|two| two.payload_len);
+                    assert_eq!(
+                        template.follows(&second, second.len()),
+                        parsed,
+                        "byte {at} bit {bit}"
+                    );
+                    followed += usize::from(parsed.is_some());
+                }
+            }
+        }
+        assert!(followed > 100, "the test has seen followers");
+    }
+
+    #[test]
+    fn never_reads_past_the_end() {
+        let whole = frame(30, 0);
+        let template = Template::of(&whole).expect("long enough");
+        for len in 0..whole.len() {
+            assert_eq!(template.follows(&whole[..len], len), None, "{len} bytes");
+        }
+        assert_eq!(template.follows(&whole, whole.len()), Some(30));
+        assert!(Template::of(&whole[..45]).is_none());
+    }
+}
