@@ -33,9 +33,10 @@ use classify::Listeners;
 use core::marker::PhantomData;
 use deliver::Macs;
 use inner::Inner;
-use lookup::{Found, Opening};
+use lookup::{Found, Opening, Ordered};
 use nf_state::{Lookahead, PeerTable, ReplayWindow, Routes};
 use nf_wire::ether::Mac;
+use nf_wire::record::OVERHEAD;
 use open::Sealed;
 use std::sync::Arc;
 
@@ -116,7 +117,6 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
         let mut opener = Opener {
             ahead: Ahead {
                 opening: &opening,
-                facts: &self.facts,
                 lookahead: self.lookahead,
                 buffers: PhantomData,
             },
@@ -195,21 +195,22 @@ impl<B: Buf, A: Aead> Opener<'_, '_, B, A> {
         out: &mut Outputs<B>,
     ) {
         let mut tally = Tally::default();
-        let macs = Macs::new(self.tunnels[usize::from(found.tunnel)].interface, found.peer.id);
+        let tunnel = usize::from(found.tunnel);
+        let macs = Macs::new(self.tunnels[tunnel].interface, found.peer.id);
+        let sink = &mut out.tunnels[tunnel];
         let mut window = found.key.lock_replay();
         for i in found.first..found.end {
             self.ahead.advance(self.slots, self.aead, i, end);
-            let slot = usize::from(opening.order[i].slot);
-            let Some(mut buf) = self.slots[slot].take() else {
+            let Ordered { slot, len, .. } = opening.order[i];
+            let Some(mut buf) = self.slots[usize::from(slot)].take() else {
                 continue;
             };
-            let facts = &self.ahead.facts[slot];
-            match self.record(&mut buf, facts, found, &macs, &mut window, &mut tally) {
+            match self.record(&mut buf, usize::from(len), found, &macs, &mut window, &mut tally) {
                 Ok(Inner::Packet(_)) => {
-                    if out.tunnels[usize::from(found.tunnel)].try_push(buf).is_err() {
+                    if sink.try_push(buf).is_err() {
                         // Not delivered, so in no VPN counter.
                         tally.packets -= 1;
-                        tally.bytes -= facts.ciphertext().1 as u64;
+                        tally.bytes -= u64::from(len) - OVERHEAD as u64;
                         self.counters.count(DropReason::TunnelFull, 1);
                     }
                 }
@@ -221,19 +222,19 @@ impl<B: Buf, A: Aead> Opener<'_, '_, B, A> {
         tally.write(found, self.counters, self.now);
     }
 
-    /// One record: checked, opened, committed, inspected, made a frame.
+    /// One record of `len` bytes of UDP payload: checked, opened, committed, inspected, made a frame.
     #[inline]
     fn record(
         &mut self,
         buf: &mut B,
-        facts: &Facts,
+        len: usize,
         found: &Found<'_, A::Key>,
         macs: &Macs,
         window: &mut ReplayWindow,
         tally: &mut Tally,
     ) -> Result<Inner, DropReason> {
-        let payload = usize::from(facts.payload);
-        let payload = &mut buf.data_mut()[payload..payload + usize::from(facts.payload_len)];
+        let at = usize::from(found.payload);
+        let payload = &mut buf.data_mut()[at..at + len];
         let sealed = Sealed::new(payload).ok_or(DropReason::ShortRecord)?;
         let fresh = replay::check(window, sealed.packet_id(), self.now.millis)?;
         let (authentic, plaintext) = open::open(self.aead, found.key, &fresh, sealed)?;
@@ -243,8 +244,8 @@ impl<B: Buf, A: Aead> Opener<'_, '_, B, A> {
         if let Inner::Packet(version) = inner {
             let tunnel = &self.tunnels[usize::from(found.tunnel)];
             inner::source(plaintext, version, found.peer, tunnel.sources.as_ref())?;
-            let (at, len) = facts.ciphertext();
-            deliver::deliver(buf, at, len, version, macs);
+            let len = len - OVERHEAD;
+            deliver::deliver(buf, at + OVERHEAD, len, version, macs);
             tally.packets += 1;
             tally.bytes += len as u64;
         }

@@ -2,14 +2,13 @@
 
 use crate::aead::Aead;
 use crate::buf::Buf;
-use crate::inbound::batch::Facts;
 use crate::inbound::lookup::Opening;
 use nf_state::{Lookahead, Scope};
+use nf_wire::record::OVERHEAD;
 
 /// The order in which a burst's records will be opened, and how far ahead of it to ask.
 pub(crate) struct Ahead<'a, B, K> {
     pub(crate) opening: &'a Opening<'a, K>,
-    pub(crate) facts: &'a [Facts],
     pub(crate) lookahead: Lookahead,
     pub(crate) buffers: core::marker::PhantomData<B>,
 }
@@ -41,11 +40,11 @@ impl<B: Buf, K> Ahead<'_, B, K> {
     #[inline]
     fn ask<A: Aead<Key = K>>(&self, slots: &[Option<B>], aead: &A, i: usize) {
         let record = &self.opening.order[i];
-        if let Some(buf) = &slots[usize::from(record.slot)] {
-            let (from, len) = self.facts[usize::from(record.slot)].ciphertext();
-            buf.prefetch_write(from, len);
-        }
         let batch = &self.opening.batches[usize::from(record.batch)];
+        if let Some(buf) = &slots[usize::from(record.slot)] {
+            let from = usize::from(batch.payload) + OVERHEAD;
+            buf.prefetch_write(from, usize::from(record.len) - OVERHEAD);
+        }
         if batch.first == i {
             aead.prefetch(batch.key);
             aead.prefetch_key(batch.key.open_key());

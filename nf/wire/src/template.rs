@@ -1,6 +1,6 @@
 //! The headers of one record as a template for the next: what must be equal is compared at once, nothing is parsed.
 
-use crate::{ether, ipv4, record};
+use crate::{checksum, ether, ipv4, record};
 
 /// Bytes of a plain IPv4 record's headers: Ethernet, IPv4 without options, UDP, header word.
 const LEN: usize = ether::HEADER_LEN + ipv4::HEADER_LEN + 8 + record::WORD_LEN;
@@ -17,14 +17,37 @@ const WORDS: [(usize, [u8; 8]); 5] = [
 
 /// The headers of a record in a frame that [`crate::frame::parse_plain`] takes, less what differs from record to record.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Template([u64; WORDS.len()]);
+pub struct Template {
+    words: [u64; WORDS.len()],
+    /// Sum of the IPv4 header without total length, id and checksum, for [`checksum::fold`].
+    sum: u64,
+}
 
 impl Template {
     /// The template that `frame` makes. The caller knows that `parse_plain` takes it and that it is a record; None when
     /// it is too short to be one.
     #[inline]
     pub fn of(frame: &[u8]) -> Option<Self> {
-        Some(Template(words(frame.first_chunk()?)))
+        let head: &[u8; LEN] = frame.first_chunk()?;
+        let vary: u64 = VARYING.iter().map(|&at| half(head, at)).sum();
+        let ip = &head[ether::HEADER_LEN..ether::HEADER_LEN + ipv4::HEADER_LEN];
+        let all: u64 = ip
+            .chunks_exact(2)
+            .map(|w| u64::from(u16::from_ne_bytes([w[0], w[1]])))
+            .sum();
+        Some(Template {
+            words: words(head),
+            sum: all - vary,
+        })
+    }
+
+    /// Whether a frame that follows the template has a right IPv4 header checksum.
+    #[inline(always)]
+    pub fn header_ok(&self, head: &[u8]) -> bool {
+        let Some(head) = head.first_chunk() else {
+            return false;
+        };
+        checksum::fold(VARYING.iter().fold(self.sum, |sum, &at| sum + half(head, at))) == 0xffff
     }
 
     /// The bytes of UDP payload in the frame of `frame_len` bytes that begins with `head`, if its headers are those of the
@@ -34,7 +57,7 @@ impl Template {
         let head: &[u8; LEN] = head.first_chunk()?;
         let differs = words(head)
             .iter()
-            .zip(self.0)
+            .zip(self.words)
             .fold(0, |d, (new, old)| d | (new ^ old));
         let total = usize::from(u16::from_be_bytes([head[16], head[17]]));
         let udp_len = u16::from_be_bytes([head[38], head[39]]);
@@ -42,6 +65,15 @@ impl Template {
             usize::from(udp_len) + ipv4::HEADER_LEN == total && total + ether::HEADER_LEN <= frame_len;
         (differs == 0 && agree && usize::from(udp_len) >= 8 + record::WORD_LEN).then(|| udp_len - 8)
     }
+}
+
+/// Where the 16-bit fields of the IPv4 header are that differ from record to record: total length, id, checksum.
+const VARYING: [usize; 3] = [16, 18, 24];
+
+/// A 16-bit word in whatever byte order: sums of them are right in either (RFC 1071, section 2B).
+#[inline(always)]
+fn half(head: &[u8; LEN], at: usize) -> u64 {
+    u64::from(u16::from_ne_bytes([head[at], head[at + 1]]))
 }
 
 #[inline(always)]
@@ -100,6 +132,22 @@ mod tests {
             }
         }
         assert!(followed > 100, "the test has seen followers");
+    }
+
+    #[test]
+    fn checksums_are_right_where_summing_the_header_says_so() {
+        let mut first = frame(100, 0);
+        let template = Template::of(&first).expect("long enough");
+        let mut right = 0;
+        for n in 0..=0xffffu32 {
+            first[24..26].copy_from_slice(&(n as u16).to_be_bytes());
+            let id = (n.wrapping_mul(40_503) >> 3) as u16;
+            first[18..20].copy_from_slice(&(if n < 0x8000 { 7 } else { id }).to_be_bytes());
+            let ok = checksum::ipv4_header_ok(&first[14..34]);
+            assert_eq!(template.header_ok(&first), ok, "{n:#x}");
+            right += usize::from(ok);
+        }
+        assert!(right > 0 && !template.header_ok(&first[..45]));
     }
 
     #[test]

@@ -137,10 +137,10 @@ impl Batch {
 
     /// A shorter record than the first is the last; so is the 64th.
     #[inline(always)]
-    fn append(&mut self, slot: u16, new: &Facts) {
+    fn append(&mut self, slot: u16, payload_len: u16) {
         self.tail = slot;
         self.count += 1;
-        self.open = new.payload_len == self.nominal && self.count < MAX_BATCH;
+        self.open = payload_len == self.nominal && self.count < MAX_BATCH;
     }
 }
 
@@ -151,14 +151,29 @@ struct Entry {
     batch: u16,
 }
 
+/// What is known of each record, by slot.
+#[derive(Clone, Copy, Default)]
+struct Member {
+    /// Slot of the next record of its batch.
+    next: u16,
+    payload_len: u16,
+}
+
+/// Hangs a record behind the last one of a batch.
+#[inline(always)]
+fn link(members: &mut [Member; MAX_BURST], batch: &mut Batch, slot: u16, payload_len: u16) {
+    members[usize::from(batch.tail)].next = slot;
+    members[usize::from(slot)].payload_len = payload_len;
+    batch.append(slot, payload_len);
+}
+
 /// Twice the most flows of a burst, so that probing ends soon.
 const TABLE: usize = 2 * MAX_BURST;
 
 /// Builds the batches of one burst at a time. Nothing is kept from one burst to the next.
 pub struct Builder {
     batches: ArrayVec<Batch, MAX_BURST>,
-    /// For each slot, the slot of the next record of its batch.
-    next: [u16; MAX_BURST],
+    members: [Member; MAX_BURST],
     flows: [Entry; TABLE],
     burst: u32,
     enabled: bool,
@@ -169,7 +184,7 @@ impl Builder {
     pub fn new(enabled: bool) -> Self {
         Builder {
             batches: ArrayVec::new(),
-            next: [0; MAX_BURST],
+            members: [Member::default(); MAX_BURST],
             flows: [Entry::default(); TABLE],
             burst: 1,
             enabled,
@@ -182,7 +197,8 @@ impl Builder {
         self.enabled = enabled;
     }
 
-    /// Adds the record in `slot`, the latest to arrive. `facts` and `slots` hold all records of the burst so far.
+    /// Adds the record in `slot`, the latest to arrive. `facts` holds at least those of
+    /// the new record and of the first one of each batch.
     #[inline(always)]
     pub fn add<B: Buf>(&mut self, slot: u16, facts: &[Facts], slots: &[Option<B>]) {
         let new = &facts[usize::from(slot)];
@@ -191,8 +207,7 @@ impl Builder {
             && last.takes(new, &facts[usize::from(last.head)])
             && new.outer.options_len() == 0
         {
-            self.next[usize::from(last.tail)] = slot;
-            last.append(slot, new);
+            link(&mut self.members, last, slot, new.payload_len);
             return;
         }
         self.place(slot, facts, slots);
@@ -207,12 +222,11 @@ impl Builder {
         takes.then_some(last.head)
     }
 
-    /// Appends such a record, whose facts are those of the head but for the length.
+    /// Appends such a record. Its facts are those of the head but for the length, and are not written.
     #[inline(always)]
-    pub(crate) fn append(&mut self, slot: u16, new: &Facts) {
+    pub(crate) fn append(&mut self, slot: u16, payload_len: u16) {
         if let Some(last) = self.batches.last_mut() {
-            self.next[usize::from(last.tail)] = slot;
-            last.append(slot, new);
+            link(&mut self.members, last, slot, payload_len);
         }
     }
 
@@ -260,15 +274,26 @@ impl Builder {
         &self.batches
     }
 
-    /// The slots of a batch's records, in order of arrival.
-    #[inline]
-    pub fn slots(&self, batch: &Batch) -> impl Iterator<Item = u16> + '_ {
+    /// Slot and bytes of UDP payload of a batch's records, in order of arrival.
+    #[inline(always)]
+    pub fn records(&self, batch: &Batch) -> impl Iterator<Item = (u16, u16)> + '_ {
         let mut at = batch.head;
         (0..batch.count).map(move |_| {
-            let slot = at;
-            at = self.next[usize::from(slot)];
-            slot
+            let member = self.members[usize::from(at)];
+            (core::mem::replace(&mut at, member.next), member.payload_len)
         })
+    }
+
+    /// The slots of a batch's records, in order of arrival.
+    pub fn slots(&self, batch: &Batch) -> impl Iterator<Item = u16> + '_ {
+        self.records(batch).map(|(slot, _)| slot)
+    }
+
+    /// Bytes of UDP payload in all records of a batch: all but the last have the first one's.
+    #[inline(always)]
+    pub fn bytes(&self, batch: &Batch) -> u64 {
+        let last = self.members[usize::from(batch.tail)].payload_len;
+        u64::from(batch.count - 1) * u64::from(batch.nominal) + u64::from(last)
     }
 
     /// Forgets the burst.
@@ -285,7 +310,7 @@ impl Builder {
     #[inline]
     fn find(&self, outer: &Outer, facts: &[Facts]) -> Result<u16, u16> {
         let is = |batch: u16| {
-            facts[usize::from(self.batches[usize::from(batch)].tail)]
+            facts[usize::from(self.batches[usize::from(batch)].head)]
                 .outer
                 .same_flow(outer)
         };
@@ -315,17 +340,17 @@ impl Builder {
                 let slot = usize::from(slot);
                 facts[slot].extension_headers(slots[slot].as_ref())
             };
-            if headers(slot) != headers(batch.tail) {
+            if headers(slot) != headers(batch.head) {
                 return false;
             }
         }
-        self.next[usize::from(batch.tail)] = slot;
-        batch.append(slot, new);
+        link(&mut self.members, batch, slot, new.payload_len);
         true
     }
 
     #[inline]
     fn start(&mut self, slot: u16, new: &Facts, entry: u16) {
+        self.members[usize::from(slot)].payload_len = new.payload_len;
         self.batches.push(Batch {
             head: slot,
             tail: slot,

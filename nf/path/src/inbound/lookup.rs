@@ -19,6 +19,8 @@ pub struct Ordered {
     pub slot: u16,
     /// Index into [`Opening::batches`].
     pub batch: u16,
+    /// Bytes of UDP payload.
+    pub len: u16,
 }
 
 /// A batch whose peer and key are found: the records `[first, first + count)` of the opening order.
@@ -30,6 +32,8 @@ pub struct Found<'t, K> {
     pub key: &'t KeySlot<K>,
     /// Index of the tunnel.
     pub tunnel: u8,
+    /// Where the UDP payload begins in each record's frame, in bytes: all have headers of one length.
+    pub payload: u16,
     /// Position of its first record in the opening order.
     pub first: usize,
     /// Position after its last record.
@@ -61,13 +65,16 @@ pub fn lookup<'t, B, K>(
             Ok((peer, key, tunnel)) => {
                 let first = opening.order.len();
                 let index = opening.batches.len() as u16;
-                for slot in builder.slots(batch) {
-                    // Only the last record of a batch can be shorter than the first.
-                    if usize::from(facts[usize::from(slot)].payload_len) < OVERHEAD {
+                for (slot, len) in builder.records(batch) {
+                    if usize::from(len) < OVERHEAD {
                         counters.count(DropReason::ShortRecord, 1);
                         slots[usize::from(slot)] = None;
                     } else {
-                        opening.order.push(Ordered { slot, batch: index });
+                        opening.order.push(Ordered {
+                            slot,
+                            batch: index,
+                            len,
+                        });
                     }
                 }
                 let end = opening.order.len();
@@ -75,6 +82,7 @@ pub fn lookup<'t, B, K>(
                     peer,
                     key,
                     tunnel,
+                    payload: facts[usize::from(batch.head())].payload,
                     first,
                     end,
                 });
@@ -107,12 +115,8 @@ fn find<'t, K>(
     } else {
         table.get(head.word.peer_id()).ok_or(DropReason::UnknownPeer)?
     };
-    let bytes: u64 = builder
-        .slots(batch)
-        .map(|s| u64::from(facts[usize::from(s)].payload_len))
-        .sum();
     peer.counters.link_rx_packets.add(batch.count() as u64);
-    peer.counters.link_rx_bytes.add(bytes);
+    peer.counters.link_rx_bytes.add(builder.bytes(batch));
     let key = peer.keys.by_key_id(head.word.key_id()).ok_or(DropReason::NoKey)?;
     Ok((peer, key, head.tunnel))
 }

@@ -38,13 +38,9 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
             // Records of a flow come in runs: most have the headers of the one before.
             if let Some(payload_len) = parse::follows(buf, &template)
                 && let Some(head) = self.builder.continues(number, payload_len)
-                && alike(buf, &self.facts[usize::from(head)])
+                && alike(buf, &self.facts[usize::from(head)], &template)
             {
-                self.facts[slot] = Facts {
-                    payload_len,
-                    ..self.facts[usize::from(head)]
-                };
-                self.builder.append(slot as u16, &self.facts[slot]);
+                self.builder.append(slot as u16, payload_len);
                 records += 1;
                 continue;
             }
