@@ -83,7 +83,12 @@ impl Buf for Mbuf {
         self.head().pkt_len as usize
     }
 
-    #[inline]
+    #[inline(always)]
+    fn rx_state(&self) -> u64 {
+        self.head().ol_flags & (dpdk_sys::SHIM_RX_IP_CKSUM_MASK | dpdk_sys::SHIM_RX_L4_CKSUM_MASK)
+    }
+
+    #[inline(always)]
     fn is_private(&self) -> bool {
         let head = self.head();
         // A single segment's second line, where `next` is, is left alone.

@@ -54,6 +54,12 @@ pub trait Buf: Sized {
     fn is_private(&self) -> bool;
     /// The receiving port's checksum verdicts.
     fn rx_checksums(&self) -> RxChecksums;
+    /// The same as opaque bits, which are equal where the verdicts are.
+    #[inline(always)]
+    fn rx_state(&self) -> u64 {
+        let seen = self.rx_checksums();
+        seen.ip as u64 | (seen.l4 as u64) << 8
+    }
     /// Makes `[front, front + len)` of the first segment the whole packet. The bytes outside become headroom and
     /// tailroom. Panics when the range is not inside the first segment or there is more than one segment.
     fn narrow(&mut self, front: usize, len: usize);

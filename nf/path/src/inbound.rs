@@ -3,6 +3,7 @@
 //! 1. [`parse`]: headers, once
 //! 2. [`classify`]: ours, the host's, a fragment, or no good
 //! 3. [`batch`]: records of one flow that agree
+//!    (a record that goes on with a run takes stages 1 to 3 in one step: `follow`)
 //! 4. [`lookup`]: peer and key, once for each batch
 //! 5. [`replay::check`]: is the packet id new?
 //! 6. [`open`]: the AEAD, with [`crate::lookahead`] over the burst
@@ -13,6 +14,7 @@
 pub mod batch;
 pub mod classify;
 pub mod deliver;
+mod follow;
 pub mod inner;
 pub mod lookup;
 pub mod open;
@@ -199,9 +201,9 @@ impl<B: Buf, A: Aead> Opener<'_, '_, B, A> {
         let macs = Macs::new(self.tunnels[tunnel].interface, found.peer.id);
         let sink = &mut out.tunnels[tunnel];
         let mut window = found.key.lock_replay();
-        for i in found.first..found.end {
+        let records = opening.order.get(found.first..found.end).unwrap_or_default();
+        for (i, &Ordered { slot, len, .. }) in (found.first..).zip(records) {
             self.ahead.advance(self.slots, self.aead, i, end);
-            let Ordered { slot, len, .. } = opening.order[i];
             let Some(mut buf) = self.slots[usize::from(slot)].take() else {
                 continue;
             };

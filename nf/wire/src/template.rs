@@ -5,20 +5,10 @@ use crate::{checksum, ether, ipv4, record};
 /// Bytes of a plain IPv4 record's headers: Ethernet, IPv4 without options, UDP, header word.
 const LEN: usize = ether::HEADER_LEN + ipv4::HEADER_LEN + 8 + record::WORD_LEN;
 
-/// Where the words that are compared begin, and which of their bytes count: not the total length, id and checksum of
-/// IPv4, nor the length and checksum of UDP, nor the MAC addresses.
-const WORDS: [(usize, [u8; 8]); 5] = [
-    (12, [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]),
-    (20, [0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff]),
-    (28, [0xff; 8]),
-    (34, [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]),
-    (38, [0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]),
-];
-
 /// The headers of a record in a frame that [`crate::frame::parse_plain`] takes, less what differs from record to record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Template {
-    words: [u64; WORDS.len()],
+    fields: Fields,
     /// Sum of the IPv4 header without total length, id and checksum, for [`checksum::fold`].
     sum: u64,
 }
@@ -36,7 +26,7 @@ impl Template {
             .map(|w| u64::from(u16::from_ne_bytes([w[0], w[1]])))
             .sum();
         Some(Template {
-            words: words(head),
+            fields: Fields::of(head),
             sum: all - vary,
         })
     }
@@ -55,10 +45,10 @@ impl Template {
     #[inline(always)]
     pub fn follows(&self, head: &[u8], frame_len: usize) -> Option<u16> {
         let head: &[u8; LEN] = head.first_chunk()?;
-        let differs = words(head)
-            .iter()
-            .zip(self.words)
-            .fold(0, |d, (new, old)| d | (new ^ old));
+        let (new, old) = (Fields::of(head), &self.fields);
+        let differs = u64::from(new.start ^ old.start | new.middle ^ old.middle | new.ports ^ old.ports)
+            | u64::from(new.word ^ old.word)
+            | (new.addresses ^ old.addresses);
         let total = usize::from(u16::from_be_bytes([head[16], head[17]]));
         let udp_len = u16::from_be_bytes([head[38], head[39]]);
         let agree =
@@ -76,12 +66,34 @@ fn half(head: &[u8; LEN], at: usize) -> u64 {
     u64::from(u16::from_ne_bytes([head[at], head[at + 1]]))
 }
 
-#[inline(always)]
-fn words(head: &[u8; LEN]) -> [u64; WORDS.len()] {
-    WORDS.map(|(at, mask)| {
-        let word = head[at..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
-        word & u64::from_ne_bytes(mask)
-    })
+/// All that is compared, in the frame's byte order: not the total length, id and checksum of IPv4, nor the length and
+/// checksum of UDP, nor the MAC addresses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fields {
+    /// EtherType, version, header length, type of service.
+    start: u32,
+    /// Flags, fragment offset, time to live, protocol.
+    middle: u32,
+    /// Source and destination.
+    addresses: u64,
+    /// Source and destination.
+    ports: u32,
+    /// The record's header word.
+    word: u32,
+}
+
+impl Fields {
+    #[inline(always)]
+    fn of(head: &[u8; LEN]) -> Self {
+        let four = |at: usize| head[at..].first_chunk().map_or(0, |w| u32::from_ne_bytes(*w));
+        Fields {
+            start: four(12),
+            middle: four(20),
+            addresses: head[26..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w)),
+            ports: four(34),
+            word: four(42),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -213,13 +213,12 @@ impl Builder {
         self.place(slot, facts, slots);
     }
 
-    /// The head of the batch that was begun last, if that is the `number`th and takes one more record of `payload_len`
-    /// bytes that agrees with it in all that matters.
+    /// Whether the batch that was begun last is the `number`th and takes one more record of `payload_len` bytes that
+    /// agrees with its first one in all that matters.
     #[inline(always)]
-    pub(crate) fn continues(&self, number: usize, payload_len: u16) -> Option<u16> {
-        let last = self.batches.last()?;
-        let takes = self.batches.len() == number && last.open && payload_len <= last.nominal;
-        takes.then_some(last.head)
+    pub(crate) fn continues(&self, number: usize, payload_len: u16) -> bool {
+        let last = self.batches.last();
+        self.batches.len() == number && last.is_some_and(|b| b.open && payload_len <= b.nominal)
     }
 
     /// Appends such a record. Its facts are those of the head but for the length, and are not written.

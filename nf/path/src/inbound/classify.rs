@@ -8,7 +8,6 @@ use arrayvec::ArrayVec;
 use core::net::SocketAddr;
 use nf_wire::frame::{Datagram, Endpoint, Fragment, Lie, Outer, Parsed};
 use nf_wire::record::{DATA_V1, DATA_V2, HeaderWord, WORD_LEN};
-use nf_wire::template::Template;
 use nf_wire::{checksum, ipv4};
 
 /// The most listening addresses of one lcore.
@@ -63,17 +62,6 @@ pub fn record<B: Buf>(buf: &B, udp: &Datagram, listeners: &Listeners) -> Option<
     let word = word(buf, udp)?;
     let ours = word.opcode() == DATA_V2 && checksums(buf, udp).is_ok();
     ours.then(|| Facts::new(buf, udp, word, tunnel))
-}
-
-/// Whether a frame whose headers are those of a record before it, which `facts` and `template` are of, is a record just
-/// as good: alone in its buffer, with the same verdicts of the port, and with a right IPv4 header checksum.
-#[inline(always)]
-pub fn alike<B: Buf>(buf: &B, facts: &Facts, template: &Template) -> bool {
-    let seen = buf.rx_checksums();
-    seen == facts.sums
-        && seen.l4 != Verdict::Bad
-        && buf.is_private()
-        && (seen.ip == Verdict::Good || template.header_ok(buf.data()))
 }
 
 /// Classifies one frame.

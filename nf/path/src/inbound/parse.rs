@@ -2,19 +2,11 @@
 
 use crate::buf::Buf;
 use nf_wire::frame::{self, Datagram, Parsed};
-use nf_wire::template::Template;
 
 /// The common case: untagged IPv4 without options, a whole UDP datagram. None says nothing but "not that".
 #[inline(always)]
 pub fn plain<B: Buf>(buf: &B) -> Option<Datagram> {
     frame::parse_plain(buf.data(), buf.packet_len())
-}
-
-/// The UDP payload's length, if `buf` holds a record with just the headers that made `template`. None says nothing but "not
-/// that".
-#[inline(always)]
-pub fn follows<B: Buf>(buf: &B, template: &Template) -> Option<u16> {
-    template.follows(buf.data(), buf.packet_len())
 }
 
 /// Parses the first segment of `buf`.

@@ -1,7 +1,8 @@
 //! Stages 1 to 3 over one burst: every frame is parsed, classified, and put where it belongs.
 
 use super::batch::Facts;
-use super::classify::{Class, alike, classify, record};
+use super::classify::{Class, classify, record};
+use super::follow::Run;
 use super::{Inbound, parse};
 use crate::aead::Aead;
 use crate::buf::Buf;
@@ -9,7 +10,6 @@ use crate::burst::{Frames, Now, Outputs};
 use crate::fragments::{Fragments, Reassembly};
 use crate::verdict::DropReason;
 use nf_wire::frame::{Datagram, Fragment, Outer, Parsed};
-use nf_wire::template::Template;
 
 /// How many frames ahead a buffer's first lines are asked for.
 const AHEAD: usize = 12;
@@ -23,8 +23,7 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
             *slot = Some(buf);
         }
         let (mut bytes, mut records) = (0, 0);
-        // The headers of a batch's first record, and the number of that batch.
-        let (mut template, mut number) = (Template::default(), 0);
+        let mut run = Run::default();
         for slot in 0..frames {
             if let Some(later) = self.slots[..frames].get(slot + AHEAD).and_then(Option::as_ref) {
                 later.prefetch();
@@ -36,9 +35,8 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
                 continue;
             }
             // Records of a flow come in runs: most have the headers of the one before.
-            if let Some(payload_len) = parse::follows(buf, &template)
-                && let Some(head) = self.builder.continues(number, payload_len)
-                && alike(buf, &self.facts[usize::from(head)], &template)
+            if let Some(payload_len) = run.follows(buf)
+                && self.builder.continues(run.number, payload_len)
             {
                 self.builder.append(slot as u16, payload_len);
                 records += 1;
@@ -52,8 +50,7 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
                     let batches = self.builder.batches().len();
                     self.builder.add(slot as u16, &self.facts, &self.slots[..]);
                     if self.builder.batches().len() > batches {
-                        template = Template::of(buf.data()).unwrap_or_default();
-                        number = batches + 1;
+                        run = Run::begin(buf, batches + 1);
                     }
                 }
                 _ => self.other(slot, plain, now, out),
