@@ -14,6 +14,7 @@
 pub mod batch;
 pub mod classify;
 pub mod deliver;
+mod facts;
 mod follow;
 pub mod inner;
 pub mod lookup;
