@@ -114,7 +114,8 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
         }
     }
 
-    /// A packet in several segments, or one that somebody else sees: copied into one buffer, then judged like any other, but it joins no batch.
+    /// A packet in several segments, or one that somebody else sees: copied into one buffer, then judged like any
+    /// other, but it joins no batch.
     #[cold]
     fn scattered(&mut self, slot: usize, now: Now, out: &mut Outputs<B>) {
         let Some(buf) = self.slots[slot].take() else {
