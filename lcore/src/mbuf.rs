@@ -179,20 +179,6 @@ impl Mbuf {
         (m.ol_flags & dpdk_sys::SHIM_RX_VLAN_STRIPPED != 0).then_some(m.vlan_tci)
     }
 
-    /// TCP payload bytes per packet, when this is a super-frame of a port with large receive offload.
-    #[inline]
-    pub fn lro_segment_size(&self) -> Option<u16> {
-        let m = self.head();
-        (m.ol_flags & dpdk_sys::SHIM_RX_LRO != 0).then_some((m.tx_offload >> 24) as u16)
-    }
-
-    /// The RSS hash that the receiving port computed, if it did.
-    #[inline]
-    pub fn rss_hash(&self) -> Option<u32> {
-        let m = self.head();
-        (m.ol_flags & dpdk_sys::SHIM_RX_RSS_HASH != 0).then_some(m.hash[0])
-    }
-
     /// States the lengths of the outer headers, in bytes, for DPDK's IP reassembly.
     pub(crate) fn set_header_lens(&mut self, l2: usize, l3: usize) {
         self.head_mut().tx_offload = (l2 as u64 & 0x7f) | (l3 as u64 & 0x1ff) << 7;
@@ -202,24 +188,6 @@ impl Mbuf {
     pub(crate) fn forget_checksums(&mut self) {
         let verdicts = dpdk_sys::SHIM_RX_IP_CKSUM_MASK | dpdk_sys::SHIM_RX_L4_CKSUM_MASK;
         self.head_mut().ol_flags &= !verdicts;
-    }
-
-    /// Asks the sending port for the IPv4 header checksum, the UDP checksum, or both (`RTE_MBUF_F_TX_*`). The header
-    /// lengths come from [`Buf::restate`]; the UDP checksum field must hold the pseudo-header's sum.
-    #[inline]
-    pub fn request_checksums(&mut self, ipv4_header: bool, udp: bool, ipv6: bool) {
-        let m = self.head_mut();
-        m.ol_flags |= if ipv6 {
-            dpdk_sys::SHIM_TX_IPV6
-        } else {
-            dpdk_sys::SHIM_TX_IPV4
-        };
-        if ipv4_header && !ipv6 {
-            m.ol_flags |= dpdk_sys::SHIM_TX_IP_CKSUM;
-        }
-        if udp {
-            m.ol_flags |= dpdk_sys::SHIM_TX_UDP_CKSUM;
-        }
     }
 }
 

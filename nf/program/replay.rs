@@ -4,11 +4,11 @@ use crate::program::capture;
 use crate::program::cli::{Replay, Switch};
 use crate::program::eal_args::Wants;
 use crate::program::exit::{self, Failure};
-use crate::program::setup::{self, Machine, Pools};
+use crate::program::setup::{self, Machine, Pools, queues};
 use crate::program::statics::{StaticPeers, Table};
 use lcore::mailbox::mailbox;
 use lcore::reassembly::{IpFrag, MAX_DATAGRAMS, MAX_FRAGMENTS};
-use lcore::worker::{Parts, Queues, Worker};
+use lcore::worker::{Parts, Worker};
 use lcore::{Imb, Port, PortConfig, launch};
 use nf_control::{KeysFile, LogFormat, LogLevel};
 use nf_path::counters::{Counters, Totals};
@@ -127,9 +127,9 @@ fn play(eal: &[String], command: &Replay, keys: &KeysFile, frames: u64) -> Resul
         scope: Scope::Burst,
     };
     let parts = Parts {
-        nic: queues(&nic)?,
-        host: Some(queues(&host)?),
-        tunnels: vec![queues(&tunnel)?],
+        nic: queues(&nic, usize::MAX)?,
+        host: Some(queues(&host, usize::MAX)?),
+        tunnels: vec![queues(&tunnel, usize::MAX)?],
         tables: vec![table],
         listeners,
         tuning: Tuning {
@@ -188,18 +188,6 @@ fn port(machine: &Machine, pools: &Pools, name: &str, args: &str) -> Result<Port
     )
     .map_err(Failure::machine)?;
     Ok(port)
-}
-
-fn queues(port: &Port) -> Result<Queues, Failure> {
-    let (rx, tx) = (
-        port.rx_queue(0).map_err(Failure::machine)?,
-        port.tx_queue(0).map_err(Failure::machine)?,
-    );
-    Ok(Queues {
-        rx,
-        tx,
-        longest: usize::MAX,
-    })
 }
 
 /// A file name as a device argument, in which commas would end it.

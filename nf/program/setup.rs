@@ -3,7 +3,8 @@
 use crate::program::eal_args::{self, Wants};
 use crate::program::exit::Failure;
 use lcore::affinity::CpuSet;
-use lcore::{Eal, Imb, Mempool, RuntimeDir};
+use lcore::worker::Queues;
+use lcore::{Eal, Imb, Mempool, Port, RuntimeDir};
 use nf_control::{LogFormat, LogLevel, cpulist};
 use std::sync::Arc;
 use tracing::level_filters::LevelFilter;
@@ -123,6 +124,15 @@ pub fn start(given: &[String], mut wants: Wants, workers: Option<Vec<usize>>) ->
         imb,
         _runtime: runtime,
     })
+}
+
+/// The first queue each way of a started port. `longest`: the longest frame that it takes, in bytes.
+pub fn queues(port: &Port, longest: usize) -> Result<Queues, Failure> {
+    let (rx, tx) = (
+        port.rx_queue(0).map_err(Failure::machine)?,
+        port.tx_queue(0).map_err(Failure::machine)?,
+    );
+    Ok(Queues { rx, tx, longest })
 }
 
 /// The two pools of a process.

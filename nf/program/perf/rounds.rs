@@ -3,9 +3,10 @@
 use crate::program::exit::Failure;
 use crate::program::perf::Case;
 use crate::program::perf::traffic::{Frame, LISTEN, PAYLOAD, Traffic, Walk};
+use crate::program::setup::queues;
 use lcore::mailbox::mailbox;
 use lcore::reassembly::IpFrag;
-use lcore::worker::{Parts, Queues, Worker};
+use lcore::worker::{Parts, Worker};
 use lcore::{Burst, Eal, Imb, Mbuf, Mempool, Port, PortConfig, RingPort, cycles, prefetch_write};
 use nf_path::aead::Aead;
 use nf_path::buf::Buf;
@@ -61,13 +62,13 @@ pub fn run(eal: &Eal, case: &Case, pools: &mut Pools, rounds: u32) -> Result<Vec
     let null = |name| {
         let port = Port::create_vdev(eal, name, "no-rx=1").map_err(Failure::machine)?;
         start(&port, &pools.other)?;
-        queues(&port)
+        queues(&port, usize::MAX)
     };
     let mut listeners = Listeners::default();
     listeners.add(LISTEN, 0);
     let counters = Arc::new(Counters::default());
     let parts = Parts {
-        nic: queues(ring.port())?,
+        nic: queues(ring.port(), usize::MAX)?,
         host: Some(null("net_null_host")?),
         tunnels: vec![null("net_null_tunnel")?],
         tables: vec![traffic.table()?],
@@ -110,18 +111,6 @@ fn start(port: &Port, pool: &Arc<Mempool>) -> Result<(), Failure> {
     port.start(&PortConfig::default(), pool)
         .map(drop)
         .map_err(Failure::machine)
-}
-
-fn queues(port: &Port) -> Result<Queues, Failure> {
-    let (rx, tx) = (
-        port.rx_queue(0).map_err(Failure::machine)?,
-        port.tx_queue(0).map_err(Failure::machine)?,
-    );
-    Ok(Queues {
-        rx,
-        tx,
-        longest: usize::MAX,
-    })
 }
 
 impl Bench<'_> {
@@ -247,7 +236,9 @@ impl Bench<'_> {
     fn check(&mut self, eal: &Eal) -> Result<(), Failure> {
         let mut sink = RingPort::new(eal, "perf_check", 1023).map_err(Failure::machine)?;
         start(sink.port(), &self.pools.other)?;
-        let usual = self.worker.replace_tunnel_tx(0, queues(sink.port())?.tx);
+        let usual = self
+            .worker
+            .replace_tunnel_tx(0, queues(sink.port(), usize::MAX)?.tx);
         let plan = self.prepare_ring()?;
         let mut expected = vec![std::collections::VecDeque::new(); self.traffic.senders.len()];
         for frame in plan {

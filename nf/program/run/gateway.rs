@@ -2,14 +2,14 @@
 
 use crate::program::exit::Failure;
 use crate::program::run::plan::{self, Plan};
-use crate::program::setup::{Machine, Pools};
+use crate::program::setup::{Machine, Pools, queues};
 use crate::program::sizing::RING;
 use crate::program::statics::StaticPeers;
 use lcore::mailbox::{Sender, mailbox};
 use lcore::port::Want;
 use lcore::reassembly::IpFrag;
 use lcore::tunnel::{Kind, Tunnel, TunnelConfig};
-use lcore::worker::{Parts, Queues, Worker};
+use lcore::worker::{Parts, Worker};
 use lcore::{Imb, Port, PortConfig, launch};
 use nf_control::{Config, Tunnel as TunnelSettings};
 use nf_path::counters::Counters;
@@ -198,14 +198,6 @@ fn destination(tunnel: &Tunnel, settings: &TunnelSettings) -> Result<[u8; 6], Fa
     settings
         .next_hop
         .map_or_else(|| tunnel.kernel_mac().map_err(Failure::machine), Ok)
-}
-
-fn queues(port: &Port, longest: usize) -> Result<Queues, Failure> {
-    let (rx, tx) = (
-        port.rx_queue(0).map_err(Failure::machine)?,
-        port.tx_queue(0).map_err(Failure::machine)?,
-    );
-    Ok(Queues { rx, tx, longest })
 }
 
 /// The worker's thread.
