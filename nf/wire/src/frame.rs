@@ -117,6 +117,21 @@ impl Outer {
         self.rest as u16
     }
 
+    /// Addresses, ports and IP version in five words that compare quickly: source (high, low), destination (high,
+    /// low), `version:4 << 32 | source port << 16 | destination port`. IPv4 addresses are the low 32 bits.
+    #[inline]
+    pub fn flow_words(&self) -> [u64; 5] {
+        let (src, dst) = (self.src, self.dst);
+        let ports = (self.rest >> 124) as u64 & 0xf;
+        [
+            (src >> 64) as u64,
+            src as u64,
+            (dst >> 64) as u64,
+            dst as u64,
+            ports << 32 | self.rest as u64 & 0xffff_ffff,
+        ]
+    }
+
     /// The destination as a listener is stored: address bits, IP version nibble and port.
     #[inline]
     pub fn endpoint(&self) -> Endpoint {

@@ -4,12 +4,19 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+pub mod encap;
 pub mod ether;
 pub mod frame;
+pub mod inner;
+pub mod ip_fragment;
 pub mod ipv4;
 pub mod ipv6;
 pub mod keepalive;
+pub mod mss;
+pub mod partial;
+pub mod neighbour;
 pub mod record;
+pub mod segment;
 pub mod template;
 
 #[cfg(test)]

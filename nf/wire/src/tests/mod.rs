@@ -1,15 +1,23 @@
 //! Tests of the parser as a whole, on frames built field by field.
 
 mod build;
+mod encap;
 mod ethernet;
+mod inner_ip;
+mod ip_fragment;
 mod ipv4;
 mod ipv6_fragments;
 mod ipv6_headers;
 mod ipv6_lengths;
+mod mss;
+mod neighbour;
 mod oracle;
 mod outer;
+mod partial;
 mod props;
 mod record;
+mod segment;
+mod tcp;
 mod udp;
 
 use crate::frame::{Datagram, Fragment, Lie, Outer, Parsed, parse};
