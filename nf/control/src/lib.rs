@@ -9,12 +9,15 @@ mod check;
 mod config;
 pub mod cpulist;
 mod error;
+pub mod id_store;
 mod keys;
 mod layers;
 mod names;
 mod raw;
+pub mod rekey;
 mod statics;
 mod summary;
+pub mod timers;
 mod tunnel;
 
 pub use config::{

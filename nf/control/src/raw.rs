@@ -176,6 +176,7 @@ impl Default for RawTunnel {
 pub(crate) struct RawPeer {
     pub id: Option<i64>,
     pub remote: String,
+    pub local: String,
     pub addresses: Vec<String>,
     pub networks: Vec<String>,
     pub keepalive: Option<Vec<i64>>,

@@ -174,6 +174,7 @@ fn peer_section(config: &Config, tunnel: usize, index: usize) -> Section<'_> {
     let mut s = Section::new(config, &format!("tunnel[{tunnel}].peer[{index}]."));
     s.plain("id", peer.id);
     s.text("remote", peer.remote.map_or(String::new(), |a| a.to_string()));
+    s.text("local", peer.local.map_or(String::new(), |a| a.to_string()));
     s.texts("addresses", &peer.addresses);
     s.texts("networks", &peer.networks);
     if let Some((interval, timeout)) = peer.keepalive {

@@ -69,6 +69,9 @@ pub struct PeerConfig {
     pub id: u32,
     /// Outer address and port, where it is known beforehand.
     pub remote: Option<SocketAddr>,
+    /// Our outer address and port towards it, until it contacts another one; `None`: the first listening address of
+    /// the remote's IP version.
+    pub local: Option<SocketAddr>,
     /// VPN addresses of the peer itself.
     pub addresses: Vec<IpAddr>,
     /// Networks behind the peer, for the source check; no host bits are set.
@@ -194,6 +197,13 @@ fn peer(raw: RawPeer, at: &Origins, prefix: &str) -> Result<PeerConfig, ConfigEr
         "" => None,
         text => Some(names::endpoint(text).at(at, key("remote"))?),
     };
+    let local = match raw.local.as_str() {
+        "" => None,
+        text => Some(names::endpoint(text).at(at, key("local"))?),
+    };
+    if local.is_some_and(|l| remote.is_none_or(|r: SocketAddr| r.is_ipv4() != l.is_ipv4())) {
+        return Err(at.error(&key("local"), "needs a remote of the same IP version"));
+    }
     let mut addresses = Vec::with_capacity(raw.addresses.len());
     for (i, text) in raw.addresses.iter().enumerate() {
         addresses.push(address(text).at(at, key(&format!("addresses[{i}]")))?);
@@ -205,6 +215,7 @@ fn peer(raw: RawPeer, at: &Origins, prefix: &str) -> Result<PeerConfig, ConfigEr
     Ok(PeerConfig {
         id: range(id, 0..=PEER_ID_MAX).at(at, key("id"))?,
         remote,
+        local,
         addresses,
         networks,
         keepalive: raw

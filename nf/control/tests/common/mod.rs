@@ -47,6 +47,7 @@ keys_file = "keys.json"
 [[tunnel.peer]]
 id = 7
 remote = "198.51.100.7:1194"
+local = "192.0.2.1:1194"
 addresses = ["10.8.0.2", "fd08::2"]
 networks = ["10.77.0.0/24"]
 keepalive = [10, 60]
