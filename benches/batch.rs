@@ -7,10 +7,12 @@
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use nf_path::aead::Aead;
 use nf_path::burst::{Frames, Now, Outputs};
+use nf_path::context::Context;
 use nf_path::counters::Counters;
 use nf_path::fragments::{Fragments, Reassembly};
 use nf_path::inbound::classify::Listeners;
-use nf_path::inbound::{Inbound, Tuning, Tunnel};
+use nf_path::inbound::{Inbound, Tuning};
+use nf_path::tunnel::Tunnel;
 use nf_path::twin::HeapBuf;
 use nf_path::twin::craft::Frame;
 use nf_state::{Addresses, Cipher, Direction, KeySlot, Lookahead, Peer, PeerTable};
@@ -24,6 +26,10 @@ struct NoAead;
 
 impl Aead for NoAead {
     type Key = ();
+    fn seal(&mut self, _: &(), _: &[u8; NONCE_LEN], _: &[u8; AAD_LEN], _: &mut [u8]) -> [u8; TAG_LEN] {
+        [0; TAG_LEN]
+    }
+
     fn open(&mut self, _: &(), _: &[u8; NONCE_LEN], _: &[u8; AAD_LEN], _: &mut [u8]) -> [u8; TAG_LEN] {
         [0xff; TAG_LEN]
     }
@@ -50,7 +56,7 @@ impl Fragments<HeapBuf> for NoFragments {
 
 const LISTEN: &str = "192.0.2.1:1194";
 
-fn path(batch: bool) -> Inbound<HeapBuf, NoAead, NoFragments> {
+fn path(batch: bool) -> (Inbound<HeapBuf, NoFragments>, Context<NoAead>) {
     let mut listeners = Listeners::default();
     listeners.add(LISTEN.parse().unwrap(), 0);
     let mut peers = PeerTable::new();
@@ -65,23 +71,15 @@ fn path(batch: bool) -> Inbound<HeapBuf, NoAead, NoFragments> {
             .install_primary(KeySlot::new(Cipher::Aes128Gcm, 0, none(), none()));
         peers.insert(peer).unwrap();
     }
-    let tunnel = Tunnel {
-        peers,
-        sources: None,
-        interface: [0; 6],
-    };
+    let mut tunnel = Tunnel::new([0; 6]);
+    tunnel.peers = peers;
     let tuning = Tuning {
         batch,
         lookahead: Lookahead::default(),
     };
-    Inbound::new(
-        listeners,
-        vec![tunnel],
-        tuning,
-        NoAead,
-        NoFragments,
-        Arc::new(Counters::default()),
-    )
+    let counters = Arc::new(Counters::default());
+    let context = Context::new(vec![tunnel], NoAead, counters.clone());
+    (Inbound::new(listeners, tuning, NoFragments, counters), context)
 }
 
 fn frame(flow: u32, id: u32) -> Vec<u8> {
@@ -104,7 +102,7 @@ fn batch(c: &mut Criterion) {
         ("64 flows, off", 64, false),
     ] {
         let frames: Vec<Vec<u8>> = (0..64u32).map(|i| frame(i % flows, i + 1)).collect();
-        let (mut path, mut out) = (path(on), Outputs::new(1));
+        let ((mut path, mut context), mut out) = (path(on), Outputs::new(1));
         let make = || {
             frames
                 .iter()
@@ -114,7 +112,7 @@ fn batch(c: &mut Criterion) {
         group.bench_function(name, |b| {
             b.iter_batched_ref(
                 make,
-                |rx| path.process(rx, Now::default(), &mut out),
+                |rx| path.process(&mut context, rx, Now::default(), &mut out),
                 BatchSize::SmallInput,
             );
         });

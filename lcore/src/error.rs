@@ -37,6 +37,16 @@ pub enum Error {
     /// No port of that name.
     #[error("no port {0}: it is neither a device that the EAL found nor a vdev; see the EAL's log lines")]
     NoPort(String),
+    /// The port's frames are shorter than the MTU asks for.
+    #[error("port {port}: an MTU of {mtu} is too large for its driver: at most {most}")]
+    Mtu {
+        /// Name of the port.
+        port: String,
+        /// The MTU wanted, in bytes.
+        mtu: u16,
+        /// The largest MTU, in bytes.
+        most: u16,
+    },
     /// The port is in use here already.
     #[error("port {0} is in use already: name each port once")]
     PortTaken(String),

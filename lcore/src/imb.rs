@@ -179,23 +179,6 @@ impl Imb {
         self.arch
     }
 
-    /// Encrypts `text` in place and returns its tag. The caller never uses a nonce twice with one key.
-    #[inline]
-    pub fn seal(
-        &mut self,
-        key: &Key,
-        nonce: &[u8; NONCE_LEN],
-        aad: &[u8; AAD_LEN],
-        text: &mut [u8],
-    ) -> [u8; TAG_LEN] {
-        match &key.schedule {
-            Schedule::Gcm { size, data } => {
-                self.gcm_call(self.gcm[*size as usize].seal, data.get(), nonce, aad, text)
-            }
-            Schedule::ChaCha(k) => self.chacha_call(self.chacha_seal, k.bytes(), nonce, aad, text),
-        }
-    }
-
     #[inline(always)]
     fn gcm_call(
         &mut self,
@@ -273,6 +256,22 @@ impl Aead for Imb {
                 self.gcm_call(self.gcm[*size as usize].open, data.get(), nonce, aad, text)
             }
             Schedule::ChaCha(k) => self.chacha_call(self.chacha_open, k.bytes(), nonce, aad, text),
+        }
+    }
+
+    #[inline]
+    fn seal(
+        &mut self,
+        key: &Key,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8; AAD_LEN],
+        text: &mut [u8],
+    ) -> [u8; TAG_LEN] {
+        match &key.schedule {
+            Schedule::Gcm { size, data } => {
+                self.gcm_call(self.gcm[*size as usize].seal, data.get(), nonce, aad, text)
+            }
+            Schedule::ChaCha(k) => self.chacha_call(self.chacha_seal, k.bytes(), nonce, aad, text),
         }
     }
 

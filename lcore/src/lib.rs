@@ -10,6 +10,7 @@
 //! * An IPsec-MB manager ([`imb::Imb`]) and a worker's token ([`launch::Lcore`]) stay on their thread.
 
 pub mod affinity;
+pub mod buffers;
 mod burst;
 pub mod eal;
 mod error;
@@ -26,6 +27,7 @@ pub mod reassembly;
 mod ring;
 pub mod runtime_dir;
 pub mod secrets;
+pub mod steering;
 pub mod telemetry;
 pub mod tunnel;
 pub mod worker;

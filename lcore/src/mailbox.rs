@@ -1,10 +1,12 @@
-//! How the control side reaches a worker: a bounded queue of changes one way, what they retired the other way.
+//! How the control side reaches a worker: a bounded queue of changes one way; what they retired, and events, the other
+//! way.
 
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use nf_path::inbound::Tuning;
-use nf_state::{Rejected, Retired, Update};
+use nf_path::inbound::classify::Listeners;
+use nf_state::{Event, Rejected, Retired, Update};
 
 use crate::imb::Key;
 
@@ -15,6 +17,22 @@ pub enum Message {
     Table(u8, Update<Key>),
     /// Another batching and lookahead.
     Tune(Tuning),
+    /// A keepalive is due.
+    Ping {
+        /// The tunnel, by index.
+        tunnel: u8,
+        /// Peer id.
+        peer: u32,
+    },
+    /// Other listening addresses, from the next burst on.
+    Listen(Box<Listeners>),
+    /// Another longest frame of a tunnel port, in bytes.
+    Longest {
+        /// The tunnel, by index.
+        tunnel: u8,
+        /// Bytes from the Ethernet header on.
+        longest: usize,
+    },
 }
 
 /// What comes back of a change, for the control side to drop.
@@ -24,14 +42,19 @@ pub enum Reply {
     Retired(Retired<Key>),
     /// The change, which could not be made.
     Rejected(Rejected<Key>),
+    /// The listening addresses that were in force before.
+    Listened(Box<Listeners>),
 }
 
 /// How many changes may wait for one worker.
 pub const CAPACITY: usize = 1024;
+/// How many events may wait for the control side.
+pub const EVENTS: usize = 1024;
 
 struct Shared {
     messages: ArrayQueue<Message>,
     replies: ArrayQueue<Reply>,
+    events: ArrayQueue<(u8, Event)>,
 }
 
 /// The control side's end. Cloned by whoever has something to say to the worker.
@@ -46,6 +69,7 @@ pub fn mailbox() -> (Sender, Mailbox) {
     let shared = Arc::new(Shared {
         messages: ArrayQueue::new(CAPACITY),
         replies: ArrayQueue::new(CAPACITY),
+        events: ArrayQueue::new(EVENTS),
     });
     (Sender(shared.clone()), Mailbox(shared))
 }
@@ -62,6 +86,11 @@ impl Sender {
         std::iter::from_fn(|| self.0.replies.pop())
     }
 
+    /// What the worker reported since the last call, with the index of the tunnel.
+    pub fn events(&self) -> impl Iterator<Item = (u8, Event)> + '_ {
+        std::iter::from_fn(|| self.0.events.pop())
+    }
+
     /// Whether the worker has taken everything.
     pub fn is_read(&self) -> bool {
         self.0.messages.is_empty()
@@ -76,6 +105,11 @@ impl Mailbox {
             return None;
         }
         self.0.messages.pop()
+    }
+
+    /// Reports an event; gives it back when the control side has [`EVENTS`] of them to read.
+    pub(crate) fn report(&self, tunnel: u8, event: Event) -> Result<(), Event> {
+        self.0.events.push((tunnel, event)).map_err(|(_, event)| event)
     }
 
     /// Hands back what a change left over.

@@ -4,12 +4,15 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use nf_path::buf::Buf;
+use nf_path::buffers::Buffers;
 use nf_path::burst::Now;
 use nf_path::fragments::{Fragments, Reassembly};
+use nf_path::outbound::fragment;
 use nf_wire::checksum;
 use nf_wire::ether;
 use nf_wire::frame::Fragment;
 
+use crate::buffers::Pools;
 use crate::{Eal, Error, Mbuf, Mempool};
 
 /// The most datagrams in reassembly at one time, of at most 8 fragments each (`RTE_LIBRTE_IP_FRAG_MAX_FRAG`).
@@ -29,12 +32,11 @@ pub struct IpFrag {
     table: NonNull<dpdk_sys::rte_ip_frag_tbl>,
     /// Buffers of which DPDK wants to be rid; empty between calls.
     death_row: Box<dpdk_sys::rte_ip_frag_death_row>,
-    large: Arc<Mempool>,
-    small: Arc<Mempool>,
+    pools: Pools,
     /// Largest IP packet that leaves for the host port in one piece.
     mtu: usize,
     /// Identification of the IPv6 datagram that was completed last, to fragment it again.
-    ipv6_id: [u8; 4],
+    ipv6_id: u32,
 }
 
 impl IpFrag {
@@ -53,10 +55,9 @@ impl IpFrag {
         Ok(IpFrag {
             table,
             death_row,
-            large,
-            small,
+            pools: Pools::new(small, large),
             mtu: usize::from(mtu),
-            ipv6_id: [0; 4],
+            ipv6_id: 0,
         })
     }
 
@@ -83,7 +84,7 @@ impl IpFrag {
     /// Copies the completed datagram into one large buffer and mends what DPDK leaves to its caller.
     fn whole(&mut self, chain: Mbuf, at: &Fragment) -> Reassembly<Mbuf> {
         let segments = u32::from(chain.segments());
-        let Some(mut whole) = self.large.alloc() else {
+        let Some(mut whole) = self.pools.large.alloc() else {
             return Reassembly::TooLarge(segments);
         };
         if !chain.copy_packet_to(&mut whole) {
@@ -114,8 +115,8 @@ impl Fragments<Mbuf> for IpFrag {
         let mut fragment = self.prepare(fragment, at);
         let bytes = fragment.data_mut();
         if at.outer.is_v6() {
-            let id = &bytes[usize::from(at.data) - 4..usize::from(at.data)];
-            self.ipv6_id.copy_from_slice(id);
+            let id = bytes[..usize::from(at.data)].last_chunk();
+            self.ipv6_id = id.map_or(0, |id| u32::from_be_bytes(*id));
         }
         let l3 = bytes[usize::from(at.l3)..].as_mut_ptr();
         let data =
@@ -162,21 +163,15 @@ impl Fragments<Mbuf> for IpFrag {
     }
 
     fn refragment(&mut self, whole: Mbuf, sink: &mut dyn FnMut(Mbuf)) -> bool {
-        match Pieces::of(whole.data(), self.mtu, self.ipv6_id) {
-            Some(pieces) => pieces.make(&self.small, sink),
-            None => false,
-        }
+        let Some((_, l2_len, _)) = ether::layer3(whole.data()) else {
+            return false;
+        };
+        // Copies even where one piece is enough: large buffers are few, and ports keep what they send for a while.
+        fragment::copies(whole, l2_len, self.mtu, self.ipv6_id, &mut self.pools, sink).is_ok()
     }
 
     fn linearise(&mut self, scattered: Mbuf) -> Result<Mbuf, Mbuf> {
-        let Some(mut one) = self.large.alloc() else {
-            return Err(scattered);
-        };
-        if scattered.copy_packet_to(&mut one) {
-            Ok(one)
-        } else {
-            Err(scattered)
-        }
+        self.pools.linearise(scattered)
     }
 }
 
@@ -184,83 +179,7 @@ impl Drop for IpFrag {
     fn drop(&mut self) {
         self.bury();
         // SAFETY: the table is this value's own; the buffers that wait in it go back to their pool, which lives as
-        // long as `small` and the ports that filled it.
+        // long as `pools` and the ports that filled it.
         unsafe { dpdk_sys::rte_ip_frag_table_destroy(self.table.as_ptr()) };
-    }
-}
-
-/// A frame to be cut into fragments.
-struct Pieces<'f> {
-    /// Ethernet and IP headers, without the IPv6 fragment header.
-    headers: &'f [u8],
-    l3: usize,
-    payload: &'f [u8],
-    /// Payload bytes of every fragment but the last: a multiple of 8.
-    step: usize,
-    v6_id: Option<[u8; 4]>,
-}
-
-impl<'f> Pieces<'f> {
-    /// None when the frame is not IPv4 or IPv6, or has IPv6 extension headers.
-    fn of(frame: &'f [u8], mtu: usize, ipv6_id: [u8; 4]) -> Option<Self> {
-        let (ether_type, l3, _) = ether::layer3(frame)?;
-        let (header, v6_id) = match ether_type {
-            ether::IPV4 => (usize::from(frame.get(l3)? & 0xf) * 4, None),
-            ether::IPV6 => (nf_wire::ipv6::HEADER_LEN, Some(ipv6_id)),
-            _ => return None,
-        };
-        let room = mtu.checked_sub(header + if v6_id.is_some() { FRAGMENT_LEN } else { 0 })?;
-        let step = room / 8 * 8;
-        let (headers, payload) = frame.split_at_checked(l3 + header)?;
-        (step > 0).then_some(Pieces {
-            headers,
-            l3,
-            payload,
-            step,
-            v6_id,
-        })
-    }
-
-    /// Makes all fragments, or none when buffers run out.
-    fn make(&self, pool: &Mempool, sink: &mut dyn FnMut(Mbuf)) -> bool {
-        let mut made = crate::Burst::<64>::new();
-        for (i, part) in self.payload.chunks(self.step).enumerate() {
-            let offset = i * self.step;
-            let more = offset + part.len() < self.payload.len();
-            let Some(mut m) = pool.alloc() else { return false };
-            if made.is_full() || !self.piece(&mut m, part, offset as u16, more) {
-                return false;
-            }
-            made.push(m);
-        }
-        made.take().into_iter().for_each(sink);
-        true
-    }
-
-    fn piece(&self, m: &mut Mbuf, part: &[u8], offset: u16, more: bool) -> bool {
-        if !m.extend_from_slice(self.headers) {
-            return false;
-        }
-        let ip = self.l3;
-        match self.v6_id {
-            Some(id) => {
-                let len = (FRAGMENT_LEN + part.len()) as u16;
-                let header = &mut m.data_mut()[ip..];
-                header[4..6].copy_from_slice(&len.to_be_bytes());
-                let next = std::mem::replace(&mut header[6], 44);
-                let [high, low] = (offset | u16::from(more)).to_be_bytes();
-                m.extend_from_slice(&[next, 0, high, low, id[0], id[1], id[2], id[3]])
-                    && m.extend_from_slice(part)
-            }
-            None => {
-                let header = &mut m.data_mut()[ip..];
-                let len = (header.len() + part.len()) as u16;
-                header[2..4].copy_from_slice(&len.to_be_bytes());
-                let flags = (offset / 8) | if more { 0x2000 } else { 0 };
-                header[6..8].copy_from_slice(&flags.to_be_bytes());
-                set_ipv4_checksum(header);
-                m.extend_from_slice(part)
-            }
-        }
     }
 }

@@ -1,21 +1,29 @@
-//! The worker: the only loop. It polls its queues, takes what came through the path, and sends what comes out.
+//! The worker: the only loop. It polls its queues, takes what came through the paths, and sends what comes out.
+
+mod control;
+mod send;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
-use nf_path::buf::Buf;
-use nf_path::burst::{Frames, Now, Outputs};
+use nf_path::burst::{Frames, MAX_BURST, Now, Outputs};
+use nf_path::context::Context;
 use nf_path::counters::Counters;
 use nf_path::inbound::classify::Listeners;
-use nf_path::inbound::{Inbound, Tuning, Tunnel};
+use nf_path::inbound::{Inbound, Tuning};
+use nf_path::outbound::reserve::SPREAD_IDS;
+use nf_path::outbound::{Lcores, Nic, Outbound};
+use nf_path::tunnel::Tunnel;
 use nf_path::verdict::DropReason;
-use nf_state::{Millis, TableError, Update};
+use nf_state::Millis;
 
+use self::send::{Outgoing, discard, send};
+use crate::buffers::Pools;
 use crate::imb::Key;
-use crate::mailbox::{Mailbox, Message, Reply};
+use crate::mailbox::Mailbox;
 use crate::reassembly::IpFrag;
+use crate::steering::Steering;
 use crate::{Burst, Imb, Mbuf, RxQueue, TxQueue, cycles};
 
 /// Both queues of one port that one worker owns.
@@ -34,6 +42,8 @@ pub struct Queues {
 pub struct Parts {
     /// The NIC port's queues.
     pub nic: Queues,
+    /// What our frames need to know of the NIC port.
+    pub outer: Nic,
     /// The host port's queues; None: frames that are not ours are counted as `host_full`.
     pub host: Option<Queues>,
     /// The tunnel ports' queues, in the order of `tables`.
@@ -44,12 +54,18 @@ pub struct Parts {
     pub listeners: Listeners,
     /// Batching and lookahead.
     pub tuning: Tuning,
+    /// Whether a peer is answered the way it was last heard, on layer 2.
+    pub last_heard: bool,
     /// Most frames in one poll of a port, 1 to 256.
     pub burst: usize,
     /// How long to sleep when no port had a frame; None: poll on.
     pub idle_sleep: Option<Duration>,
     /// Changes from the control side.
     pub mailbox: Mailbox,
+    /// The rings to and from the other workers.
+    pub steering: Steering,
+    /// Where buffers for frames of our own come from.
+    pub pools: Pools,
     /// What this worker counts.
     pub counters: Arc<Counters>,
     /// TSC cycles in a millisecond.
@@ -58,17 +74,23 @@ pub struct Parts {
 
 /// How often reassembly is asked for what is too old, in milliseconds.
 const EXPIRE_EVERY_MS: u64 = 100;
+/// How long a worker that is to end goes on while there are frames.
+const DRAIN_MS: u64 = 200;
 
-/// One worker. Neither it nor its path leaves the thread that made it.
+/// One worker. Neither it nor its paths leave the thread that made it.
 pub struct Worker {
     nic: Queues,
     host: Option<Queues>,
     tunnels: Vec<Queues>,
-    path: Inbound<Mbuf, Imb, IpFrag>,
+    inbound: Inbound<Mbuf, IpFrag>,
+    outbound: Outbound<Mbuf, Pools>,
+    context: Context<Imb>,
     mailbox: Mailbox,
+    steering: Steering,
     counters: Arc<Counters>,
     received: Burst,
     out: Outputs<Mbuf>,
+    records: Box<Frames<Mbuf>>,
     burst: usize,
     idle_sleep: Option<Duration>,
     cycles_per_ms: u64,
@@ -78,37 +100,40 @@ pub struct Worker {
 impl Worker {
     /// A worker on the calling thread, with that thread's IPsec-MB manager and reassembly table.
     pub fn new(parts: Parts, imb: Imb, reassembly: IpFrag) -> Worker {
-        let Parts {
-            nic,
-            host,
-            tunnels,
-            tables,
-            listeners,
-            tuning,
-            burst,
-            idle_sleep,
-            mailbox,
-            counters,
-            ..
-        } = parts;
-        let path = Inbound::new(listeners, tables, tuning, imb, reassembly, counters.clone());
+        let Parts { counters, tuning, .. } = parts;
+        let lcores = Lcores {
+            me: parts.steering.me(),
+            count: parts.steering.count(),
+        };
+        let mut context = Context::new(parts.tables, imb, counters.clone());
+        context.last_heard = parts.last_heard;
         Worker {
-            out: Outputs::new(tunnels.len()),
-            nic,
-            host,
-            tunnels,
-            path,
-            mailbox,
+            inbound: Inbound::new(parts.listeners, tuning, reassembly, counters.clone()),
+            outbound: Outbound::new(
+                parts.outer,
+                lcores,
+                tuning.lookahead,
+                parts.pools,
+                counters.clone(),
+            ),
+            context,
+            out: Outputs::new(parts.tunnels.len()),
+            nic: parts.nic,
+            host: parts.host,
+            tunnels: parts.tunnels,
+            mailbox: parts.mailbox,
+            steering: parts.steering,
             counters,
             received: Burst::new(),
-            burst,
-            idle_sleep,
+            records: Box::default(),
+            burst: parts.burst,
+            idle_sleep: parts.idle_sleep,
             cycles_per_ms: parts.cycles_per_ms,
             next_expiry: Millis(0),
         }
     }
 
-    /// Polls until `stop` is set.
+    /// Polls until `stop` is set, and then as long as there are frames, for a fifth of a second at most.
     pub fn run(&mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             self.apply();
@@ -117,6 +142,8 @@ impl Worker {
                 std::thread::sleep(sleep);
             }
         }
+        let end = cycles() + DRAIN_MS * self.cycles_per_ms;
+        while self.poll() > 0 && cycles() < end {}
     }
 
     /// One poll of every port. Returns how many frames they had.
@@ -130,9 +157,14 @@ impl Worker {
         let now = self.now(start);
         if now.millis >= self.next_expiry {
             self.next_expiry = Millis(now.millis.0 + EXPIRE_EVERY_MS);
-            self.path.expire_fragments(now);
+            self.inbound.expire_fragments(now);
         }
-        inbound + self.poll_host() + self.poll_tunnels()
+        let outbound = self.poll_tunnels(now) + self.poll_steered(now);
+        let frames = inbound + outbound + self.poll_host();
+        if frames > 0 {
+            self.counters.busy_cycles.add(cycles() - start);
+        }
+        frames
     }
 
     /// Sends what is for tunnel `index` to another queue from now on, and gives the former one back. Panics when there
@@ -144,7 +176,7 @@ impl Worker {
     /// Gives up every datagram that is still incomplete, as at the end of a capture.
     pub fn give_up_fragments(&mut self) {
         let end = cycles() + self.cycles_per_ms * (crate::reassembly::TIMEOUT_MS + 1);
-        self.path.expire_fragments(self.now(end));
+        self.inbound.expire_fragments(self.now(end));
     }
 
     fn now(&self, cycles: u64) -> Now {
@@ -160,28 +192,26 @@ impl Worker {
         let now = self.now(start);
         let c = &*self.counters;
         c.bursts.add(frames);
-        self.path.process(&mut self.received, now, &mut self.out);
+        let (received, out) = (&mut self.received, &mut self.out);
+        self.inbound.process(&mut self.context, received, now, out);
         for (queues, frames) in self.tunnels.iter_mut().zip(&mut self.out.tunnels) {
             let (sent, bytes) = send(queues, frames, c, DropReason::TunnelMtu, DropReason::TunnelFull);
-            c.tunnel_tx.add(sent as u64);
-            c.tunnel_tx_bytes.add(bytes as u64);
+            c.tunnel_tx.add(sent);
+            c.tunnel_tx_bytes.add(bytes);
         }
         if !self.out.host.is_empty() {
             match &mut self.host {
                 Some(queues) => {
-                    let (sent, _) = send(
-                        queues,
-                        &mut self.out.host,
-                        c,
-                        DropReason::HostMtu,
-                        DropReason::HostFull,
-                    );
-                    c.host_tx.add(sent as u64);
+                    let (too_long, full) = (DropReason::HostMtu, DropReason::HostFull);
+                    let (sent, _) = send(queues, &mut self.out.host, c, too_long, full);
+                    c.host_tx.add(sent);
                 }
                 None => discard(&mut self.out.host, c, DropReason::HostFull),
             }
         }
-        c.busy_cycles.add(cycles() - start);
+        if !self.context.events.is_empty() {
+            self.report_events();
+        }
     }
 
     /// Frames from the host port leave at the NIC, unchanged.
@@ -192,93 +222,80 @@ impl Worker {
             self.counters.host_rx.add(frames as u64);
             let (too_long, full) = (DropReason::NicMtu, DropReason::NicFull);
             let (sent, _) = send(&mut self.nic, &mut self.received, &self.counters, too_long, full);
-            self.counters.nic_tx.add(sent as u64);
+            self.counters.nic_tx.add(sent);
         }
         frames
     }
 
-    /// Frames from the tunnel ports have nowhere to go as long as there is no outbound path.
-    fn poll_tunnels(&mut self) -> usize {
+    /// Frames from the tunnel ports are sealed and leave at the NIC.
+    #[inline]
+    fn poll_tunnels(&mut self, now: Now) -> usize {
         let mut frames = 0;
-        for tunnel in &mut self.tunnels {
-            frames += tunnel.rx.recv(&mut self.received, self.burst);
-            self.counters.tunnel_rx.add(self.received.len() as u64);
-            discard(&mut self.received, &self.counters, DropReason::NoOutbound);
+        for tunnel in 0..self.tunnels.len() {
+            let received = self.tunnels[tunnel].rx.recv(&mut self.received, self.burst);
+            if received > 0 {
+                frames += received;
+                let bytes: usize = self.received.iter().map(nf_path::buf::Buf::packet_len).sum();
+                self.counters.tunnel_rx.add(received as u64);
+                self.counters.tunnel_rx_bytes.add(bytes as u64);
+                self.outbound(tunnel, now);
+            }
         }
         frames
     }
 
-    /// Applies what the control side sent. Between bursts, so no packet is in mid-batch.
-    pub fn apply(&mut self) {
-        while let Some(message) = self.mailbox.next() {
-            match message {
-                Message::Tune(tuning) => self.path.tune(tuning),
-                Message::Table(tunnel, update) => self.update(usize::from(tunnel), update),
+    /// Frames that other workers received and this one seals.
+    #[inline]
+    fn poll_steered(&mut self, now: Now) -> usize {
+        let mut frames = 0;
+        for ring in 0..self.steering.from().len() {
+            let mut of = None;
+            for _ in 0..self.burst {
+                let Some((tunnel, frame)) = self.steering.from()[ring].pop() else {
+                    break;
+                };
+                if let Some(other) = of.replace(tunnel)
+                    && other != tunnel
+                {
+                    self.outbound(other.into(), now);
+                }
+                self.received.push(frame);
+                frames += 1;
+            }
+            if let Some(tunnel) = of {
+                self.outbound(tunnel.into(), now);
             }
         }
+        frames
     }
 
-    fn update(&mut self, tunnel: usize, update: Update<Key>) {
-        let removed = match &update {
-            Update::RemovePeer(id) => Some(*id),
-            _ => None,
+    /// What was received of one tunnel: through the outbound path and out.
+    #[inline]
+    fn outbound(&mut self, tunnel: usize, now: Now) {
+        let at_most = self.at_most(tunnel);
+        let mut outgoing = Outgoing {
+            nic: &mut self.nic,
+            records: &mut self.records,
+            tunnel: tunnel as u8,
+            back: &mut self.tunnels[tunnel],
+            answers: &mut self.out.tunnels[tunnel],
+            at_most,
+            steering: &self.steering,
+            counters: &self.counters,
         };
-        let Some(tunnel) = self.path.tunnels_mut().get_mut(tunnel) else {
-            let rejected = nf_state::Rejected {
-                reason: TableError::NotForTable,
-                update,
-            };
-            return self.mailbox.reply(Reply::Rejected(rejected));
-        };
-        match tunnel.peers.apply(update) {
-            Ok(retired) => {
-                if let (Some(id), Some(sources)) = (removed, &mut tunnel.sources) {
-                    sources.remove_peer(id);
-                }
-                if let Some(retired) = retired {
-                    self.mailbox.reply(Reply::Retired(retired));
-                }
-            }
-            Err(rejected) => self.mailbox.reply(Reply::Rejected(rejected)),
+        let (context, received) = (&mut self.context, &mut self.received);
+        self.outbound
+            .process(context, tunnel as u8, received, now, &mut outgoing);
+        outgoing.flush();
+    }
+
+    /// How many frames of a tunnel may wait to be sent.
+    #[inline]
+    fn at_most(&self, tunnel: usize) -> usize {
+        if self.context.tunnels[tunnel].spread && self.steering.count() > 1 {
+            SPREAD_IDS as usize
+        } else {
+            MAX_BURST
         }
-    }
-}
-
-/// Offers `frames` to the port once. What is too long for it or what it does not take is counted and freed. Returns
-/// how many frames it took, and how many bytes they had.
-#[inline]
-fn send(
-    queues: &mut Queues,
-    frames: &mut Frames<Mbuf>,
-    counters: &Counters,
-    too_long: DropReason,
-    full: DropReason,
-) -> (usize, usize) {
-    let sum = |frames: &Frames<Mbuf>| {
-        frames.iter().fold((0, 0), |(bytes, longest), f| {
-            (bytes + f.packet_len(), f.packet_len().max(longest))
-        })
-    };
-    let (mut bytes, longest) = sum(frames);
-    if longest > queues.longest {
-        let before = frames.len();
-        frames.retain(|f| f.packet_len() <= queues.longest);
-        counters.count(too_long, (before - frames.len()) as u64);
-        bytes = sum(frames).0;
-    }
-    let sent = queues.tx.send(frames);
-    if !frames.is_empty() {
-        bytes -= sum(frames).0;
-        discard(frames, counters, full);
-    }
-    (sent, bytes)
-}
-
-/// Counts and frees what is left of a burst.
-#[inline]
-fn discard<const N: usize>(frames: &mut ArrayVec<Mbuf, N>, counters: &Counters, reason: DropReason) {
-    if !frames.is_empty() {
-        counters.count(reason, frames.len() as u64);
-        crate::burst::free(frames);
     }
 }

@@ -5,7 +5,7 @@ use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::slice;
 use std::sync::atomic::Ordering;
 
-use nf_path::buf::{Buf, Layout, RxChecksums, Verdict};
+use nf_path::buf::{Buf, Layout, RxChecksums, Unfinished, Verdict};
 
 use super::{Mbuf, STORAGE};
 
@@ -71,6 +71,11 @@ impl Buf for Mbuf {
         // SAFETY: as for data; the borrow of `self` is exclusive, and nothing here makes a second reference to a
         // buffer. Whether DPDK made one (an indirect buffer) is what is_private tells, and callers ask it first.
         unsafe { slice::from_raw_parts_mut(m.buf_addr.add(m.data_off as usize), m.data_len as usize) }
+    }
+
+    #[inline]
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.segment_slices()
     }
 
     #[inline(always)]
@@ -141,6 +146,40 @@ impl Buf for Mbuf {
         m.data_off += front as u16;
         m.data_len = len as u16;
         m.pkt_len = len as u32;
+    }
+
+    #[inline(always)]
+    fn grow_front(&mut self, n: usize) -> bool {
+        self.prepend(n).is_some()
+    }
+
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) -> bool {
+        self.extend_from_slice(bytes)
+    }
+
+    #[inline(always)]
+    fn unfinished(&self) -> Unfinished {
+        use dpdk_sys::*;
+        let m = self.head();
+        // What net_virtio says of VIRTIO_NET_HDR_F_NEEDS_CSUM and of the GSO types: the second line is read for the latter only.
+        let segment = if m.ol_flags & SHIM_RX_LRO == 0 {
+            0
+        } else {
+            (m.tx_offload >> 24) as u16
+        };
+        let checksum = m.ol_flags & SHIM_RX_L4_CKSUM_MASK == SHIM_RX_L4_CKSUM_NONE;
+        Unfinished { checksum, segment }
+    }
+
+    #[inline(always)]
+    fn offload(&mut self, layout: Layout, v6: bool) {
+        self.restate(layout);
+        self.head_mut().ol_flags |= if v6 {
+            dpdk_sys::SHIM_TX_IPV6 | dpdk_sys::SHIM_TX_UDP_CKSUM
+        } else {
+            dpdk_sys::SHIM_TX_IPV4 | dpdk_sys::SHIM_TX_IP_CKSUM | dpdk_sys::SHIM_TX_UDP_CKSUM
+        };
     }
 
     #[inline]

@@ -36,7 +36,7 @@ impl Capabilities {
             rx_queues: info.max_rx_queues,
             tx_queues: info.max_tx_queues,
             min_mtu: info.min_mtu,
-            max_mtu: info.max_mtu,
+            max_mtu: super::start::largest_mtu(info),
             ..Capabilities::of_offloads(info.rx_offload_capa, info.tx_offload_capa)
         }
     }

@@ -36,6 +36,10 @@ pub struct Want {
     pub checksum: bool,
     /// Packets over several buffers, both ways.
     pub scatter: bool,
+    /// Receive: TCP and UDP checksums that the sender left partial, and TCP super-frames that it left whole
+    /// ([`nf_path::buf::Unfinished`]). A virtio port that is asked for it lets the kernel keep its interface's offloads
+    /// on.
+    pub unfinished: bool,
 }
 
 impl Default for PortConfig {
@@ -52,6 +56,7 @@ impl Default for PortConfig {
                 rss: true,
                 checksum: true,
                 scatter: true,
+                unfinished: false,
             },
         }
     }
@@ -64,6 +69,13 @@ pub(super) fn start(
     pool: &Mempool,
 ) -> Result<(Capabilities, Vec<String>), Error> {
     let info = port.info()?;
+    if let Some(mtu) = config.mtu.filter(|mtu| *mtu > largest_mtu(&info)) {
+        return Err(Error::Mtu {
+            port: port.name.clone(),
+            mtu,
+            most: largest_mtu(&info),
+        });
+    }
     let mut off = Vec::new();
     let rx_queues = queues("receive", config.rx_queues, info.max_rx_queues, &mut off);
     let tx_queues = queues("transmit", config.tx_queues, info.max_tx_queues, &mut off);
@@ -92,7 +104,7 @@ pub(super) fn start(
         rx_queues,
         tx_queues,
         min_mtu: info.min_mtu,
-        max_mtu: info.max_mtu,
+        max_mtu: largest_mtu(&info),
         ..Capabilities::of_offloads(rx, tx)
     };
     Ok((
@@ -101,6 +113,16 @@ pub(super) fn start(
             .map(|line| format!("port {}: {line}", port.name))
             .collect(),
     ))
+}
+
+/// The largest MTU that DPDK lets through (`rte_eth_dev_configure`, `rte_eth_dev_set_mtu`): the driver's, and that of its
+/// longest frame. net_tap says that it takes 65535, and 1522 bytes of frame.
+pub(super) fn largest_mtu(info: &d::rte_eth_dev_info) -> u16 {
+    /// Ethernet header and frame check sequence (`RTE_ETHER_HDR_LEN`, `RTE_ETHER_CRC_LEN`).
+    const OVERHEAD: u32 = 18;
+    let (longest, most) = (info.max_rx_pktlen, u32::from(info.max_mtu));
+    let overhead = if info.max_mtu != u16::MAX && longest > most { longest - most } else { OVERHEAD };
+    longest.saturating_sub(overhead).min(most) as u16
 }
 
 fn queues(what: &str, wanted: u16, most: u16, off: &mut Vec<String>) -> u16 {
@@ -164,7 +186,21 @@ fn offloads(want: Want, info: &d::rte_eth_dev_info, off: &mut Vec<String>) -> (u
         &mut tx,
         "no transmit of frames in several buffers",
     );
+    if want.unfinished {
+        rx |= unfinished(can_rx, off);
+    }
     (rx, tx)
+}
+
+/// What a virtio port is asked for so that its other end may leave work undone: all of it or nothing, since a super-frame
+/// has a partial checksum.
+fn unfinished(can_rx: u64, off: &mut Vec<String>) -> u64 {
+    let all = d::SHIM_RX_OFFLOAD_TCP_CKSUM | d::SHIM_RX_OFFLOAD_UDP_CKSUM | d::SHIM_RX_OFFLOAD_TCP_LRO;
+    if can_rx & all == all {
+        return all;
+    }
+    off.push("checksums and segments are finished by the sender".into());
+    0
 }
 
 fn configure(

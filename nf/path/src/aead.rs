@@ -1,4 +1,4 @@
-//! The AEAD, as the open stage sees it. `lcore::imb::Imb` (IPsec-MB) is one, [`crate::twin::SoftAead`] is the other.
+//! The AEAD, as the stages see it. `lcore::imb::Imb` (IPsec-MB) is one, [`crate::twin::SoftAead`] is the other.
 
 use nf_wire::record::{AAD_LEN, NONCE_LEN, TAG_LEN};
 
@@ -18,7 +18,16 @@ pub trait Aead {
         text: &mut [u8],
     ) -> [u8; TAG_LEN];
 
-    /// Asks for the cache lines of `key` that opening a record will read. Never changes a result.
+    /// Encrypts `text` in place and returns the tag over `aad` and the ciphertext.
+    fn seal(
+        &mut self,
+        key: &Self::Key,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8; AAD_LEN],
+        text: &mut [u8],
+    ) -> [u8; TAG_LEN];
+
+    /// Asks for the cache lines of `key` that opening or sealing a record will read. Never changes a result.
     fn prefetch_key(&self, key: &Self::Key);
 
     /// Asks for the cache lines that hold `what` itself, nothing it points to. Never changes a result.

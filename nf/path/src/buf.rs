@@ -37,15 +37,27 @@ pub struct Layout {
     pub packet_type: u32,
 }
 
+/// What the sender on the other side of a port left undone, as its virtio-net header says (`VIRTIO_NET_HDR_F_NEEDS_CSUM`,
+/// `VIRTIO_NET_HDR_GSO_*`; VIRTIO 1.2, 5.1.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The TCP or UDP checksum field holds the sum over the pseudo-header only.
+    pub checksum: bool,
+    /// A TCP super-frame, to be cut into segments of this many payload bytes; 0: none.
+    pub segment: u16,
+}
+
 /// An owned packet buffer: not `Clone`, and dropping it gives it back.
 ///
-/// Offsets are bytes from the first byte of the frame; all data accessors see the **first segment** only, which
-/// is the whole packet for every buffer with `segments() == 1`.
+/// Offsets are bytes from the first byte of the frame; all data accessors but [`Buf::parts`] see the **first
+/// segment** only, which is the whole packet for every buffer with `segments() == 1`.
 pub trait Buf: Sized {
     /// The bytes of the first segment.
     fn data(&self) -> &[u8];
     /// The bytes of the first segment, for rewriting in place.
     fn data_mut(&mut self) -> &mut [u8];
+    /// The bytes of every segment, in order.
+    fn parts(&self) -> impl Iterator<Item = &[u8]>;
     /// Number of segments, at least 1.
     fn segments(&self) -> u16;
     /// Bytes in all segments together.
@@ -63,6 +75,17 @@ pub trait Buf: Sized {
     /// Makes `[front, front + len)` of the first segment the whole packet. The bytes outside become headroom and
     /// tailroom. Panics when the range is not inside the first segment or there is more than one segment.
     fn narrow(&mut self, front: usize, len: usize);
+    /// Makes the packet `n` bytes longer at its front: headroom becomes data, whose content is whatever was there.
+    /// False, and nothing changed, when the headroom is too small.
+    fn grow_front(&mut self, n: usize) -> bool;
+    /// Appends a copy of `bytes`. False, and nothing changed, when the room behind the data is too small or there is
+    /// more than one segment.
+    fn append(&mut self, bytes: &[u8]) -> bool;
+    /// What the sender left undone.
+    fn unfinished(&self) -> Unfinished;
+    /// [`Buf::restate`], and asks the sending port for the IPv4 header checksum (not when `v6`) and the UDP checksum of
+    /// the frame, whose field holds the pseudo-header's sum.
+    fn offload(&mut self, layout: Layout, v6: bool);
     /// Forgets everything that was said of the frame that came in (offload flags, VLAN, segmentation size, hash)
     /// and states what it is now.
     fn restate(&mut self, layout: Layout);

@@ -42,6 +42,24 @@ impl Histogram {
     }
 }
 
+/// One value for each [`DropReason`], in that order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByReason<T>([T; DropReason::COUNT]);
+
+impl<T: Default> Default for ByReason<T> {
+    fn default() -> Self {
+        ByReason(core::array::from_fn(|_| T::default()))
+    }
+}
+
+impl<T> core::ops::Deref for ByReason<T> {
+    type Target = [T; DropReason::COUNT];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $field:ident,)+) => {
         /// The counters of one lcore. The worker on that lcore is the only writer; anyone may read.
@@ -49,7 +67,7 @@ macro_rules! counters {
         #[repr(C, align(128))]
         pub struct Counters {
             $($(#[doc = $doc])+ pub $field: Counter,)+
-            drops: [Counter; DropReason::COUNT],
+            drops: ByReason<Counter>,
             /// Bursts that the NIC port gave, by size.
             pub bursts: Histogram,
             /// Batches, by records.
@@ -61,7 +79,7 @@ macro_rules! counters {
         pub struct Totals {
             $($(#[doc = $doc])+ pub $field: u64,)+
             /// By [`DropReason`].
-            pub drops: [u64; DropReason::COUNT],
+            pub drops: ByReason<u64>,
             /// Bursts that the NIC port gave, by [`Histogram`] bucket.
             pub bursts: [u64; BUCKETS],
             /// Batches by records, by [`Histogram`] bucket.
@@ -73,7 +91,7 @@ macro_rules! counters {
             pub fn totals(&self) -> Totals {
                 Totals {
                     $($field: self.$field.get(),)+
-                    drops: core::array::from_fn(|i| self.drops[i].get()),
+                    drops: ByReason(core::array::from_fn(|i| self.drops[i].get())),
                     bursts: self.bursts.get(),
                     batches: self.batches.get(),
                 }
@@ -90,7 +108,7 @@ macro_rules! counters {
             fn zip(&self, other: &Totals, f: impl Fn(u64, u64) -> u64) -> Totals {
                 Totals {
                     $($field: f(self.$field, other.$field),)+
-                    drops: core::array::from_fn(|i| f(self.drops[i], other.drops[i])),
+                    drops: ByReason(core::array::from_fn(|i| f(self.drops[i], other.drops[i]))),
                     bursts: core::array::from_fn(|i| f(self.bursts[i], other.bursts[i])),
                     batches: core::array::from_fn(|i| f(self.batches[i], other.batches[i])),
                 }
@@ -130,6 +148,34 @@ counters! {
     nic_tx,
     /// Frames that the tunnel port gave.
     tunnel_rx,
+    /// Bytes of those frames.
+    tunnel_rx_bytes,
+    /// Records sealed, keepalives included.
+    sealed,
+    /// Frames with records, or their fragments, that the NIC port took.
+    records_tx,
+    /// Bytes of those frames.
+    records_tx_bytes,
+    /// Fragments among them.
+    fragments_tx,
+    /// Frames of the kernel's own neighbour discovery and the like that are for no peer.
+    kernel_noise,
+    /// Address resolutions of the kernel that were answered in a peer's place.
+    neighbour_replies,
+    /// Inner TCP connections whose MSS was lowered, each direction by itself.
+    mss_clamped,
+    /// Checksums that a sender had left partial and that were completed.
+    checksums_completed,
+    /// Super-frames that were cut into segments.
+    segmented,
+    /// Frames handed to the lcore that seals for their peer.
+    steered,
+    /// Endpoints that moved to where an authentic record came from.
+    floats,
+    /// Floats that were not made, since another peer holds the address.
+    floats_held,
+    /// Events that the control side was too slow for.
+    events_lost,
     /// TSC cycles spent in bursts that were not empty.
     busy_cycles,
 }

@@ -6,11 +6,15 @@
 
 pub mod aead;
 pub mod buf;
+pub mod buffers;
 pub mod burst;
+pub mod context;
 pub mod counters;
 pub mod fragments;
 pub mod inbound;
 pub mod lookahead;
+pub mod outbound;
+pub mod tunnel;
 #[cfg(feature = "twin")]
 pub mod twin;
 pub mod verdict;

@@ -81,8 +81,34 @@ drops! {
     NicMtu = "nic_mtu",
     /// The NIC port did not take the frame.
     NicFull = "nic_full",
-    /// A frame from the tunnel port: there is no outbound path.
-    NoOutbound = "no_outbound",
+    /// A frame from the tunnel port that is shorter than its headers, or an IP length in it that cannot be true.
+    TunnelLength = "tunnel_length",
+    /// A frame from the tunnel port that is neither IP nor address resolution.
+    NotIpFrame = "not_ip_frame",
+    /// A frame from the tunnel port to the broadcast address.
+    Broadcast = "broadcast",
+    /// A frame from the tunnel port to a multicast address.
+    Multicast = "multicast",
+    /// A frame from the tunnel port whose destination MAC address is no peer's.
+    UnknownMac = "unknown_mac",
+    /// An inner packet to the outer address and port of the peer that would carry it.
+    OwnOuter = "own_outer",
+    /// An inner packet too large for a record, or a super-frame that cannot be segmented.
+    Oversize = "oversize",
+    /// No buffer was free for a packet that the path makes itself.
+    NoBuffer = "no_buffer",
+    /// The ring to the lcore that seals for this peer was full.
+    SteerFull = "steer_full",
+    /// The peer has no primary key to send with.
+    NoPrimary = "no_primary",
+    /// The key's packet ids are used up, or not reserved yet.
+    NoPacketId = "no_packet_id",
+    /// The peer's outer address is not known yet.
+    NoRemote = "no_remote",
+    /// The next hop's MAC address is not known yet.
+    NoNeighbour = "no_neighbour",
+    /// A packet larger than the NIC's MTU that could not be cut into fragments.
+    Unfragmentable = "unfragmentable",
 }
 
 #[cfg(test)]

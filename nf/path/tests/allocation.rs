@@ -3,9 +3,11 @@
 use allocation_counter::measure;
 use nf_path::aead::Aead;
 use nf_path::burst::{Frames, MAX_BURST, Outputs};
+use nf_path::context::Context;
 use nf_path::counters::Counters;
 use nf_path::inbound::classify::Listeners;
-use nf_path::inbound::{Inbound, Tuning, Tunnel};
+use nf_path::inbound::{Inbound, Tuning};
+use nf_path::tunnel::Tunnel;
 use nf_path::twin::{HeapBuf, SoftAead, SoftKey};
 use nf_path::verdict::DropReason;
 use nf_state::{Lookahead, Scope};
@@ -22,6 +24,10 @@ struct Wasteful(SoftAead);
 impl Aead for Wasteful {
     type Key = SoftKey;
 
+    fn seal(&mut self, key: &SoftKey, nonce: &[u8; 12], aad: &[u8; 8], text: &mut [u8]) -> [u8; 16] {
+        self.0.seal(key, nonce, aad, text)
+    }
+
     fn open(&mut self, key: &SoftKey, nonce: &[u8; 12], aad: &[u8; 8], text: &mut [u8]) -> [u8; 16] {
         std::hint::black_box(Box::new(*nonce));
         self.0.open(key, nonce, aad, text)
@@ -32,9 +38,17 @@ impl Aead for Wasteful {
     }
 }
 
-/// Records of every kind, control packets and foreign frames: a full burst from packet id `base` on.
+/// Records of every kind, control packets and foreign frames: a full burst from packet id `base` on. All peers have
+/// moved to another port than in a burst of another `base`.
 fn burst(base: u32) -> Frames<HeapBuf> {
     let mut frames = Frames::new();
+    let outer = |peer: u32| outer(peer).ports((base + peer) as u16, 1194);
+    let frame = |peer, id, len| {
+        outer(peer)
+            .payload(&record_of(peer, 0, id, &inner(peer, len, id)))
+            .build()
+    };
+    let buf = |peer, id, len| HeapBuf::new(&frame(peer, id, len));
     for i in 0..MAX_BURST as u32 {
         let (peer, id) = (i / 4 % 8 + 1, base + i);
         let payload = |payload: &[u8]| HeapBuf::new(&outer(peer).payload(payload).build());
@@ -59,11 +73,8 @@ fn burst(base: u32) -> Frames<HeapBuf> {
 fn allocations<A: Aead<Key = SoftKey>>(aead: A, batch: bool) -> u64 {
     let mut listeners = Listeners::default();
     listeners.add(LISTEN_V4.parse().unwrap(), 0);
-    let tunnel: Tunnel<SoftKey> = Tunnel {
-        peers: peers(),
-        sources: None,
-        interface: INTERFACE,
-    };
+    let mut tunnel: Tunnel<SoftKey> = Tunnel::new(INTERFACE);
+    tunnel.peers = peers();
     let tuning = Tuning {
         batch,
         lookahead: Lookahead {
@@ -73,15 +84,17 @@ fn allocations<A: Aead<Key = SoftKey>>(aead: A, batch: bool) -> u64 {
     };
     let counters = Arc::new(Counters::default());
     let fragments = TwinFragments::new(Default::default());
-    let mut inbound = Inbound::new(listeners, vec![tunnel], tuning, aead, fragments, counters.clone());
+    let mut inbound = Inbound::new(listeners, tuning, fragments, counters.clone());
+    let mut context = Context::new(vec![tunnel], aead, counters.clone());
     let mut out = Outputs::new(1);
-    inbound.process(&mut burst(1), Default::default(), &mut out);
+    inbound.process(&mut context, &mut burst(1), Default::default(), &mut out);
     let (warm, mut second) = (out.tunnels[0].len(), burst(1000));
     out.tunnels[0].clear();
     out.host.clear();
-    let info = measure(|| inbound.process(&mut second, Default::default(), &mut out));
+    let info = measure(|| inbound.process(&mut context, &mut second, Default::default(), &mut out));
     assert!(warm > 100 && out.tunnels[0].len() == warm && out.host.len() == 16);
     assert_eq!(counters.dropped(DropReason::BadTag), 32);
+    assert_eq!((counters.floats.get(), context.events.len()), (16, 16));
     info.count_total
 }
 

@@ -1,12 +1,20 @@
 //! The two key slots of a peer.
 
-use std::{fmt, mem::offset_of, ops::DerefMut, sync::Arc};
+use std::{
+    fmt,
+    mem::offset_of,
+    ops::DerefMut,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use nf_wire::record::NONCE_TAIL_LEN;
 use spin::mutex::SpinMutex;
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::{Cipher, ReplayWindow};
+use crate::{Cipher, Counter, PacketIds, ReplayWindow};
 
 /// Two cache lines of 64 bytes: the adjacent-line prefetcher of x86 fetches lines in pairs.
 const PART_ALIGN: usize = 128;
@@ -24,6 +32,7 @@ pub struct Direction<K> {
 struct ReadOnly<K> {
     cipher: Cipher,
     key_id: u8,
+    serial: u64,
     open_tail: Zeroizing<[u8; NONCE_TAIL_LEN]>,
     seal_tail: Zeroizing<[u8; NONCE_TAIL_LEN]>,
     open: K,
@@ -34,17 +43,29 @@ struct ReadOnly<K> {
 #[repr(C, align(128))]
 struct Inbound {
     replay: SpinMutex<ReplayWindow>,
+    /// Written by whoever holds the window's lock.
+    opened: Counter,
 }
 
-/// One key of a peer: both directions' keys and the replay window that lives and dies with them. `K` is the
+/// Written for every run of packets sent.
+#[repr(C, align(128))]
+struct Outbound {
+    ids: PacketIds,
+}
+
+/// Keys made so far.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+/// One key of a peer: both directions' keys, and the replay window and packet ids that live and die with them. `K` is the
 /// expanded key of one direction; what of it lies in the value itself is moved into the `Arc`, so a `K` that must leave
 /// no copy behind keeps its secrets on the heap.
 ///
-/// What is only read and what is written share no cache line.
+/// What is only read, what is written for records received and what is written for packets sent share no cache line.
 #[repr(C)]
 pub struct KeySlot<K> {
     read_only: ReadOnly<K>,
     inbound: Inbound,
+    outbound: Outbound,
 }
 
 impl<K> KeySlot<K> {
@@ -54,11 +75,24 @@ impl<K> KeySlot<K> {
         assert!(offset_of!(Self, read_only) == 0);
         assert!(offset_of!(Self, inbound).is_multiple_of(PART_ALIGN));
         assert!(offset_of!(Self, inbound) >= size_of::<ReadOnly<K>>());
+        assert!(offset_of!(Self, outbound).is_multiple_of(PART_ALIGN));
+        assert!(offset_of!(Self, outbound) >= offset_of!(Self, inbound) + size_of::<Inbound>());
     };
 
-    /// A key that has received nothing. `open` decrypts what is received, `seal` encrypts what is sent. `key_id` is cut to
-    /// its 3 bits.
+    /// A key that has received and sent nothing. `open` decrypts what is received, `seal` encrypts what is sent. `key_id`
+    /// is cut to its 3 bits.
     pub fn new(cipher: Cipher, key_id: u8, open: Direction<K>, seal: Direction<K>) -> Arc<Self> {
+        Self::with_ids(cipher, key_id, open, seal, PacketIds::new())
+    }
+
+    /// As [`KeySlot::new`], for a key that sends under these packet ids only: one that was in use before.
+    pub fn with_ids(
+        cipher: Cipher,
+        key_id: u8,
+        open: Direction<K>,
+        seal: Direction<K>,
+        ids: PacketIds,
+    ) -> Arc<Self> {
         let () = Self::LAYOUT;
         let Direction {
             key: open,
@@ -72,6 +106,7 @@ impl<K> KeySlot<K> {
             read_only: ReadOnly {
                 cipher,
                 key_id: key_id & 7,
+                serial: SERIAL.fetch_add(1, Relaxed) + 1,
                 open_tail: Zeroizing::new(open_tail),
                 seal_tail: Zeroizing::new(seal_tail),
                 open,
@@ -79,7 +114,9 @@ impl<K> KeySlot<K> {
             },
             inbound: Inbound {
                 replay: SpinMutex::new(ReplayWindow::new()),
+                opened: Counter::new(),
             },
+            outbound: Outbound { ids },
         });
         open_tail.zeroize();
         seal_tail.zeroize();
@@ -96,6 +133,25 @@ impl<K> KeySlot<K> {
     #[inline]
     pub fn key_id(&self) -> u8 {
         self.read_only.key_id
+    }
+
+    /// A number that is higher than that of every key made before.
+    #[inline]
+    pub fn serial(&self) -> u64 {
+        self.read_only.serial
+    }
+
+    /// The packet ids of what is sent.
+    #[inline]
+    pub fn ids(&self) -> &PacketIds {
+        &self.outbound.ids
+    }
+
+    /// Packets and 16-byte blocks opened under this key, added together. Whoever holds the lock of the replay window
+    /// may add.
+    #[inline]
+    pub fn opened(&self) -> &Counter {
+        &self.inbound.opened
     }
 
     /// The key that decrypts what is received.

@@ -6,12 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Counter, KeySlots, Millis};
+use crate::{Counter, Endpoint, KeySlots, Millis};
 
-/// Receive counters of one peer on one lcore, which is the only writer; readers sum over lcores. One cache line.
-/// What is counted when is as in the Linux `ovpn` driver.
+/// Counters of one peer on one lcore, which is the only writer; readers sum over lcores. A pair of cache lines, one for
+/// each direction. What is counted when is as in the Linux `ovpn` driver.
 #[derive(Debug, Default)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub struct PeerCounters {
     /// Datagrams for this peer, counted before anything about them was verified.
     pub link_rx_packets: Counter,
@@ -25,15 +25,36 @@ pub struct PeerCounters {
     pub keepalives_rx: Counter,
     /// When the last authentic record that is no replay arrived, in [`Millis`]; 0 when none did.
     pub last_recv_ms: Counter,
+    spare: [Counter; 2],
+    /// Records sealed and handed on to be sent, pings included; counted also when the way to the peer is not known.
+    pub link_tx_packets: Counter,
+    /// UDP payload bytes of those.
+    pub link_tx_bytes: Counter,
+    /// Inner packets for this peer, counted before they were sealed, also when there was no key for it. A super-frame
+    /// counts once.
+    pub vpn_tx_packets: Counter,
+    /// Bytes of those, from the inner IP header on.
+    pub vpn_tx_bytes: Counter,
+    /// Keepalives (pings) sent; in no VPN counter.
+    pub keepalives_tx: Counter,
+    /// When the last record was sealed, in [`Millis`]; 0 when none was.
+    pub last_sent_ms: Counter,
 }
 
-const _: () = assert!(size_of::<PeerCounters>() == 64 && align_of::<PeerCounters>() == 64);
+const _: () = assert!(size_of::<PeerCounters>() == 128 && align_of::<PeerCounters>() == 128);
+const _: () = assert!(std::mem::offset_of!(PeerCounters, link_tx_packets) == 64);
 
 impl PeerCounters {
     /// Notes that an authentic record that is no replay arrived at `now`.
     #[inline]
     pub fn received(&self, now: Millis) {
         self.last_recv_ms.set(now.0);
+    }
+
+    /// Notes that a record was sealed at `now`.
+    #[inline]
+    pub fn sent(&self, now: Millis) {
+        self.last_sent_ms.set(now.0);
     }
 }
 
@@ -72,18 +93,21 @@ pub struct Peer<K> {
     pub addresses: Addresses,
     /// Its counters on this lcore.
     pub counters: Arc<PeerCounters>,
+    /// Where it is; shared by all lcores.
+    pub endpoint: Arc<Endpoint>,
 }
 
 const _: () = assert!(size_of::<Peer<[u8; 1]>>() == 64);
 
 impl<K> Peer<K> {
-    /// A peer without keys, with counters at zero.
+    /// A peer without keys and without a remote, with counters at zero.
     pub fn new(id: u32, addresses: Addresses) -> Self {
         Peer {
             id,
             keys: KeySlots::new(),
             addresses,
             counters: Arc::default(),
+            endpoint: Arc::default(),
         }
     }
 }

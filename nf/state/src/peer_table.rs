@@ -165,15 +165,18 @@ impl<K> PeerTable<K> {
     /// longer in use comes back, for the control side to drop.
     ///
     /// # Errors
-    /// [`Rejected`] with the update in it, whose key or peer is not dropped here either. [`Update::SetBatch`] and
-    /// [`Update::SetLookahead`] are the worker's own and rejected as [`TableError::NotForTable`].
+    /// [`Rejected`] with the update in it, whose key or peer is not dropped here either. Routes, [`Update::SetBatch`]
+    /// and [`Update::SetLookahead`] are not the table's and rejected as [`TableError::NotForTable`].
     pub fn apply(&mut self, update: Update<K>) -> Result<Option<Retired<K>>, Rejected<K>> {
         let fits = match &update {
             Update::AddPeer(peer) => check_id(peer.id),
             Update::RemovePeer(peer) | Update::SwapKeys(peer) => self.check_peer(*peer),
             Update::InstallKey { peer, .. } | Update::RemoveKey { peer, .. } => self.check_peer(*peer),
             Update::BindAddress { peer, address } => self.bind_address(*peer, *address),
-            Update::SetBatch(_) | Update::SetLookahead(_) => Err(TableError::NotForTable),
+            Update::AddRoute { .. }
+            | Update::RemoveRoute { .. }
+            | Update::SetBatch(_)
+            | Update::SetLookahead(_) => Err(TableError::NotForTable),
         };
         if let Err(reason) = fits {
             return Err(Rejected { reason, update });

@@ -48,6 +48,32 @@ impl Routes {
         }
     }
 
+    /// Gives `prefix` to `peer`, whoever had it; host bits are ignored. Returns who had it.
+    pub fn set(&mut self, prefix: IpNet, peer: u32) -> Option<u32> {
+        match prefix.trunc() {
+            IpNet::V4(net) => self.v4.insert(net, peer),
+            IpNet::V6(net) => self.v6.insert(net, peer),
+        }
+    }
+
+    /// Takes `prefix` away from `peer`; host bits are ignored. False, and nothing changed, when the peer does not have
+    /// it: another one may have got it in the meantime.
+    pub fn remove(&mut self, prefix: IpNet, peer: u32) -> bool {
+        let prefix = prefix.trunc();
+        let holder = match prefix {
+            IpNet::V4(net) => self.v4.get(&net),
+            IpNet::V6(net) => self.v6.get(&net),
+        };
+        if holder != Some(&peer) {
+            return false;
+        }
+        match prefix {
+            IpNet::V4(net) => self.v4.remove(&net),
+            IpNet::V6(net) => self.v6.remove(&net),
+        };
+        true
+    }
+
     /// Takes away all prefixes of a peer.
     pub fn remove_peer(&mut self, peer: u32) {
         self.v4.retain(|_, holder| *holder != peer);

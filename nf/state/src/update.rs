@@ -2,6 +2,8 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
+use ipnet::IpNet;
+
 use crate::{KeySlot, Peer, Slot, TableError};
 
 /// How far the opening stage looks ahead of the record that it is opening.
@@ -55,7 +57,7 @@ impl Default for Lookahead {
 }
 
 /// A change that the control side sends to one lcore, whose worker applies it between two bursts.
-/// [`crate::PeerTable::apply`] takes all but the last two.
+/// [`crate::PeerTable::apply`] takes all but the last four.
 pub enum Update<K> {
     /// Adds a peer, or replaces the one with the same id.
     AddPeer(Box<Peer<K>>),
@@ -86,6 +88,20 @@ pub enum Update<K> {
         /// IP address and UDP port.
         address: (IpAddr, u16),
     },
+    /// Gives an inner prefix to a peer in the source-check table, whoever had it.
+    AddRoute {
+        /// Peer id.
+        peer: u32,
+        /// The prefix; host bits are ignored.
+        prefix: IpNet,
+    },
+    /// Takes an inner prefix away from a peer; no error when another one has it by now.
+    RemoveRoute {
+        /// Peer id.
+        peer: u32,
+        /// The prefix; host bits are ignored.
+        prefix: IpNet,
+    },
     /// Turns batching on or off.
     SetBatch(bool),
     /// Changes the lookahead.
@@ -107,6 +123,10 @@ impl<K> fmt::Debug for Update<K> {
             Update::RemoveKey { peer, slot } => f.debug_tuple("RemoveKey").field(peer).field(slot).finish(),
             Update::BindAddress { peer, address } => {
                 f.debug_tuple("BindAddress").field(peer).field(address).finish()
+            }
+            Update::AddRoute { peer, prefix } => f.debug_tuple("AddRoute").field(peer).field(prefix).finish(),
+            Update::RemoveRoute { peer, prefix } => {
+                f.debug_tuple("RemoveRoute").field(peer).field(prefix).finish()
             }
             Update::SetBatch(on) => f.debug_tuple("SetBatch").field(on).finish(),
             Update::SetLookahead(ahead) => f.debug_tuple("SetLookahead").field(ahead).finish(),

@@ -3,27 +3,8 @@
 use crate::inbound::replay::Accepted;
 use crate::verdict::DropReason;
 use nf_state::{Peer, Routes};
-use nf_wire::{ether, ipv4, ipv6, keepalive};
-
-/// The IP version of an inner packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Version {
-    /// Its EtherType.
-    #[inline]
-    pub fn ether_type(self) -> u16 {
-        match self {
-            Version::V4 => ether::IPV4,
-            Version::V6 => ether::IPV6,
-        }
-    }
-}
+pub use nf_wire::inner::Version;
+use nf_wire::{ipv4, ipv6, keepalive};
 
 /// What an authentic plaintext is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 
 use crate::burst::MAX_BURST;
 use crate::counters::Counters;
-use crate::inbound::Tunnel;
 use crate::inbound::batch::{Batch, Builder, Facts};
+use crate::tunnel::Tunnel;
 use crate::verdict::DropReason;
 use arrayvec::ArrayVec;
 use nf_state::{KeySlot, Peer};
@@ -34,6 +34,8 @@ pub struct Found<'t, K> {
     pub tunnel: u8,
     /// Where the UDP payload begins in each record's frame, in bytes: all have headers of one length.
     pub payload: u16,
+    /// Slot of the batch's first record, whose facts hold for all.
+    pub head: u16,
     /// Position of its first record in the opening order.
     pub first: usize,
     /// Position after its last record.
@@ -83,6 +85,7 @@ pub fn lookup<'t, B, K>(
                     key,
                     tunnel,
                     payload: facts[usize::from(batch.head())].payload,
+                    head: batch.head(),
                     first,
                     end,
                 });

@@ -36,7 +36,7 @@ pub fn open<'b, A: Aead>(
     key: &KeySlot<A::Key>,
     id: &Fresh,
     record: Sealed<'b>,
-) -> Result<(Authentic, &'b [u8]), DropReason> {
+) -> Result<(Authentic, &'b mut [u8]), DropReason> {
     let Sealed { header, text } = record;
     let (aad, received) = header
         .split_first_chunk::<AAD_LEN>()

@@ -4,7 +4,6 @@ use super::batch::Facts;
 use super::classify::{Class, classify, record};
 use super::follow::Run;
 use super::{Inbound, parse};
-use crate::aead::Aead;
 use crate::buf::Buf;
 use crate::burst::{Frames, Now, Outputs};
 use crate::fragments::{Fragments, Reassembly};
@@ -14,7 +13,7 @@ use nf_wire::frame::{Datagram, Fragment, Outer, Parsed};
 /// How many frames ahead a buffer's first lines are asked for.
 const AHEAD: usize = 12;
 
-impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
+impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
     /// Empties `rx`: records are left in their slots with their facts beside them, and in batches.
     pub(super) fn sort(&mut self, rx: &mut Frames<B>, now: Now, out: &mut Outputs<B>) {
         let frames = rx.len();
@@ -100,20 +99,6 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
         self.slots[slot] = None;
     }
 
-    /// Hands the frame in `slot` to the host port as it is.
-    fn pass_to_host(&mut self, slot: usize, out: &mut Outputs<B>) {
-        if let Some(buf) = self.slots[slot].take() {
-            self.host(buf, out);
-        }
-    }
-
-    fn host(&mut self, buf: B, out: &mut Outputs<B>) {
-        self.counters.to_host.add(1);
-        if out.host.try_push(buf).is_err() {
-            self.counters.count(DropReason::HostFull, 1);
-        }
-    }
-
     /// A packet in several segments, or one that somebody else sees: copied into one buffer, then judged like any
     /// other, but it joins no batch.
     #[cold]
@@ -164,23 +149,6 @@ impl<B: Buf, A: Aead, F: Fragments<B>> Inbound<B, A, F> {
                     }
                 }
             }
-        }
-    }
-
-    /// A reassembled datagram that is not for us leaves for the host port in fragments, as it came.
-    fn fragment_again(&mut self, whole: B, class: Class, out: &mut Outputs<B>) {
-        if matches!(class, Class::Daemon(_)) {
-            self.counters.to_daemon.add(1);
-        }
-        let (counters, host) = (&self.counters, &mut out.host);
-        let sent = self.fragments.refragment(whole, &mut |fragment| {
-            counters.to_host.add(1);
-            if host.try_push(fragment).is_err() {
-                counters.count(DropReason::HostFull, 1);
-            }
-        });
-        if !sent {
-            counters.count(DropReason::Scattered, 1);
         }
     }
 }

@@ -30,7 +30,7 @@ pub fn record(
     aad[..4].copy_from_slice(&word.0.to_be_bytes());
     aad[4..].copy_from_slice(&id);
     let mut text = inner.to_vec();
-    let tag = SoftAead::seal(&SoftKey::new(cipher, key), &nonce(id, tail), &aad, &mut text);
+    let tag = SoftAead::seal_with(&SoftKey::new(cipher, key), &nonce(id, tail), &aad, &mut text);
     [&aad[..], &tag, &text].concat()
 }
 

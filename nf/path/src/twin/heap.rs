@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::trace::{Event, note};
-use crate::buf::{Buf, Layout, RxChecksums, Verdict};
+use crate::buf::{Buf, Layout, RxChecksums, Unfinished, Verdict};
 
 /// Bytes in front of the data of a fresh buffer (`RTE_PKTMBUF_HEADROOM`).
 pub const HEADROOM: usize = 128;
@@ -78,6 +78,8 @@ pub struct HeapBuf {
     segments: Vec<Segment>,
     shared: bool,
     checksums: RxChecksums,
+    unfinished: Unfinished,
+    offloaded: bool,
     flags: u64,
     vlan_tci: u16,
     layout: Option<Layout>,
@@ -116,6 +118,8 @@ impl HeapBuf {
             segments,
             shared: false,
             checksums: RxChecksums::default(),
+            unfinished: Unfinished::default(),
+            offloaded: false,
             flags: 0,
             vlan_tci: 0,
             layout: None,
@@ -126,6 +130,13 @@ impl HeapBuf {
     /// The same buffer with these verdicts of the receiving port.
     pub fn checksums(mut self, ip: Verdict, l4: Verdict) -> Self {
         self.checksums = RxChecksums { ip, l4 };
+        self
+    }
+
+    /// The same buffer as a sender left it that did not finish it: a checksum over the pseudo-header only, a segment size
+    /// (0: none).
+    pub fn unfinished_by(mut self, checksum: bool, segment: u16) -> Self {
+        self.unfinished = Unfinished { checksum, segment };
         self
     }
 
@@ -178,6 +189,11 @@ impl HeapBuf {
         self.vlan_tci
     }
 
+    /// Whether [`Buf::offload`] was the last to state what it is.
+    pub fn is_offloaded(&self) -> bool {
+        self.offloaded
+    }
+
     /// What [`Buf::restate`] said last; `None` for a buffer as received.
     pub fn layout(&self) -> Option<Layout> {
         self.layout
@@ -203,6 +219,10 @@ impl Buf for HeapBuf {
     fn data_mut(&mut self) -> &mut [u8] {
         let segment = &mut self.segments[0];
         &mut segment.memory[segment.base + segment.data_off..][..segment.data_len]
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.segments.iter().map(Segment::data)
     }
 
     fn segments(&self) -> u16 {
@@ -235,8 +255,40 @@ impl Buf for HeapBuf {
         segment.data_len = len;
     }
 
+    fn grow_front(&mut self, n: usize) -> bool {
+        let segment = &mut self.segments[0];
+        let fits = n <= segment.data_off;
+        if fits {
+            segment.data_off -= n;
+            segment.data_len += n;
+        }
+        fits
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> bool {
+        let fits = self.segments.len() == 1 && bytes.len() <= self.tailroom();
+        if fits {
+            let segment = &mut self.segments[0];
+            let end = segment.base + segment.data_off + segment.data_len;
+            segment.memory[end..][..bytes.len()].copy_from_slice(bytes);
+            segment.data_len += bytes.len();
+        }
+        fits
+    }
+
+    fn unfinished(&self) -> Unfinished {
+        self.unfinished
+    }
+
+    fn offload(&mut self, layout: Layout, _v6: bool) {
+        self.restate(layout);
+        self.offloaded = true;
+    }
+
     fn restate(&mut self, layout: Layout) {
         self.checksums = RxChecksums::default();
+        self.unfinished = Unfinished::default();
+        self.offloaded = false;
         self.flags = 0;
         self.vlan_tci = 0;
         self.layout = Some(layout);

@@ -97,8 +97,8 @@ impl SoftAead {
         }
     }
 
-    /// Encrypts `text` in place and returns the tag over `aad` and the ciphertext.
-    pub fn seal(
+    /// [`Aead::seal`] without an engine, and without a note of it.
+    pub fn seal_with(
         key: &SoftKey,
         nonce: &[u8; NONCE_LEN],
         aad: &[u8; AAD_LEN],
@@ -132,6 +132,21 @@ impl Aead for SoftAead {
             .for_each(|(byte, stream)| *byte ^= stream);
         self.scratch.copy_from_slice(text);
         key.encrypt(nonce, aad, &mut self.scratch)
+    }
+
+    fn seal(
+        &mut self,
+        key: &SoftKey,
+        nonce: &[u8; NONCE_LEN],
+        aad: &[u8; AAD_LEN],
+        text: &mut [u8],
+    ) -> [u8; TAG_LEN] {
+        note(Event::Seal {
+            key: key.id,
+            packet_id: u32::from_be_bytes([nonce[0], nonce[1], nonce[2], nonce[3]]),
+            len: text.len(),
+        });
+        key.encrypt(nonce, aad, text)
     }
 
     fn prefetch_key(&self, key: &SoftKey) {

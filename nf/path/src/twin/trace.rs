@@ -28,6 +28,15 @@ pub enum Event {
         /// Bytes of ciphertext.
         len: usize,
     },
+    /// `Aead::seal`.
+    Seal {
+        /// [`SoftKey::id`](super::SoftKey::id) of the key.
+        key: u64,
+        /// Packet id: the first four bytes of the nonce.
+        packet_id: u32,
+        /// Bytes of plaintext.
+        len: usize,
+    },
 }
 
 thread_local! {

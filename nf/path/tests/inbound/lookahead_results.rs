@@ -92,7 +92,11 @@ fn outcome(setup: Setup, bursts: &[Vec<Any>]) -> (Vec<Out>, Vec<u64>, Vec<[u64; 
     });
     let outs = outs.collect();
     let totals = bed.totals();
-    let counts = totals.named().map(|(_, n)| n).chain(totals.drops).collect();
+    let counts = totals
+        .named()
+        .map(|(_, n)| n)
+        .chain(totals.drops.iter().copied())
+        .collect();
     (outs, counts, (1..4).map(|peer| bed.peer_counters(peer)).collect())
 }
 

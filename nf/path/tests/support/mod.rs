@@ -4,21 +4,23 @@
 //! counted, consumed as a keepalive, or waits in reassembly; and no buffer is left.
 
 mod fragments;
+pub mod layer4;
+mod out;
 mod peers;
 
 pub use fragments::{LARGE_LEN, Ledger, TwinFragments};
+pub use out::{Got, Out};
 pub use peers::*;
 
-use nf_path::buf::{Layout, RxChecksums};
 use nf_path::burst::{Frames, MAX_BURST, Now, Outputs};
+use nf_path::context::Context;
 use nf_path::counters::{Counters, Histogram, Totals};
 use nf_path::inbound::classify::Listeners;
-use nf_path::inbound::{Inbound, Tuning, Tunnel};
-use nf_path::twin::craft;
+use nf_path::inbound::{Inbound, Tuning};
+use nf_path::tunnel::Tunnel;
 use nf_path::twin::{HeapBuf, SoftAead, SoftKey};
 use nf_path::verdict::DropReason;
-use nf_state::{Lookahead, Millis, Peer, Routes, Scope};
-use nf_wire::ether;
+use nf_state::{Event, Lookahead, Millis, Peer, Routes, Scope};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -45,84 +47,10 @@ impl Default for Setup {
     }
 }
 
-/// One frame that came out, and what was said of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Got {
-    /// Its bytes.
-    pub frame: Vec<u8>,
-    /// Offload flags.
-    pub flags: u64,
-    /// VLAN tag beside the data.
-    pub vlan_tci: u16,
-    /// Checksum verdicts.
-    pub sums: RxChecksums,
-    /// Layout, once restated.
-    pub layout: Option<Layout>,
-}
-
-impl From<HeapBuf> for Got {
-    fn from(buf: HeapBuf) -> Self {
-        use nf_path::buf::Buf;
-        Got {
-            frame: buf.to_vec(),
-            flags: buf.flags(),
-            vlan_tci: buf.vlan_tci(),
-            sums: buf.rx_checksums(),
-            layout: buf.layout(),
-        }
-    }
-}
-
-impl Got {
-    /// The inner packet of a delivered frame, and whose it is.
-    pub fn inner(&self) -> (u32, &[u8]) {
-        let (header, packet) = self.frame.split_at(ether::HEADER_LEN);
-        let peer = u32::from_be_bytes([0, header[9], header[10], header[11]]);
-        let ether_type = if packet[0] >> 4 == 4 {
-            ether::IPV4
-        } else {
-            ether::IPV6
-        };
-        assert_eq!(
-            header,
-            ether::header(INTERFACE, ether::peer_mac(peer), ether_type)
-        );
-        (peer, packet)
-    }
-}
-
-/// What one burst gave.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Out {
-    /// By tunnel.
-    pub tunnels: Vec<Vec<Got>>,
-    /// For the host port.
-    pub host: Vec<Got>,
-}
-
-impl Out {
-    /// The inner packets delivered to tunnel 0.
-    pub fn inner(&self) -> Vec<&[u8]> {
-        self.tunnels[0].iter().map(|got| got.inner().1).collect()
-    }
-
-    /// The numbers in the inner packets delivered to tunnel 0.
-    pub fn numbers(&self) -> Vec<u32> {
-        self.inner()
-            .iter()
-            .map(|packet| craft::number(packet).expect("a packet with a number"))
-            .collect()
-    }
-
-    /// How many frames were delivered to tunnels.
-    pub fn delivered(&self) -> usize {
-        self.tunnels.iter().map(Vec::len).sum()
-    }
-}
-
 /// The path under test with its books.
 pub struct Bed {
-    inbound: Option<Inbound<HeapBuf, SoftAead, TwinFragments>>,
+    inbound: Option<Inbound<HeapBuf, TwinFragments>>,
+    context: Context<SoftAead>,
     /// Counters of the lcore.
     pub counters: Arc<Counters>,
     /// What reassembly did, and how many large buffers it has.
@@ -153,27 +81,29 @@ impl Bed {
         ] {
             assert!(listeners.add(address.parse().unwrap(), tunnel));
         }
-        let tunnel = || Tunnel {
-            peers: peers(),
-            sources: setup.sources.clone(),
-            interface: INTERFACE,
+        let tunnel = || {
+            let mut tunnel = Tunnel::new(INTERFACE);
+            tunnel.peers = peers();
+            tunnel.source_check = setup.sources.is_some();
+            tunnel.routes = setup.sources.clone().unwrap_or_default();
+            tunnel
         };
         let counters = Arc::new(Counters::default());
         let ledger = Rc::new(Ledger::default());
         let inbound = Inbound::new(
             listeners,
-            vec![tunnel(), tunnel()],
             Tuning {
                 batch: setup.batch,
                 lookahead: setup.lookahead,
             },
-            SoftAead::new(),
             TwinFragments::new(ledger.clone()),
             counters.clone(),
         );
+        let context = Context::new(vec![tunnel(), tunnel()], SoftAead::new(), counters.clone());
         let (inbound, now) = (Some(inbound), Now::default());
         Bed {
             inbound,
+            context,
             counters,
             ledger,
             now,
@@ -190,8 +120,23 @@ impl Bed {
     }
 
     /// The path.
-    pub fn inbound(&mut self) -> &mut Inbound<HeapBuf, SoftAead, TwinFragments> {
+    pub fn inbound(&mut self) -> &mut Inbound<HeapBuf, TwinFragments> {
         self.inbound.as_mut().expect("there until the bed goes")
+    }
+
+    /// What both directions share: tunnels, AEAD, events.
+    pub fn context(&mut self) -> &mut Context<SoftAead> {
+        &mut self.context
+    }
+
+    /// Tunnel 0.
+    pub fn tunnel(&mut self) -> &mut Tunnel<SoftKey> {
+        &mut self.context.tunnels[0]
+    }
+
+    /// The events that wait, which are taken.
+    pub fn events(&mut self) -> Vec<(u8, Event)> {
+        self.context.events.take().into_iter().collect()
     }
 
     /// Sets the clock, in milliseconds.
@@ -221,7 +166,8 @@ impl Bed {
         let mut rx: Frames<HeapBuf> = frames.into_iter().collect();
         self.frames += rx.len() as u64;
         let (before, now) = (held(out), self.now);
-        self.inbound().process(&mut rx, now, out);
+        let inbound = self.inbound.as_mut().expect("there until the bed goes");
+        inbound.process(&mut self.context, &mut rx, now, out);
         assert!(rx.is_empty(), "the path takes all frames");
         self.outcome += (held(out) - before) as u64;
     }
@@ -260,7 +206,7 @@ impl Bed {
 
     /// A peer of tunnel 0.
     pub fn peer(&mut self, id: u32) -> &mut Peer<SoftKey> {
-        self.inbound().tunnels_mut()[0]
+        self.context.tunnels[0]
             .peers
             .get_mut(id)
             .expect("a peer of the bed")

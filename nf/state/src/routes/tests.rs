@@ -159,3 +159,22 @@ proptest! {
         agree(&routes, &linear)?;
     }
 }
+
+#[test]
+fn a_prefix_moves_to_another_peer_and_is_taken_away_from_its_holder_only() {
+    let mut routes = Routes::new();
+    for net in ["10.77.0.0/24", "2001:db8::/64"] {
+        let net: IpNet = net.parse().unwrap();
+        assert_eq!(routes.set(net, 1), None);
+        assert_eq!(routes.set(net, 2), Some(1));
+        assert!(!routes.remove(net, 1), "peer 2 has it by now");
+        let found = |routes: &Routes| match net {
+            IpNet::V4(n) => routes.lookup_v4(n.network().octets()),
+            IpNet::V6(n) => routes.lookup_v6(n.network().octets()),
+        };
+        assert_eq!(found(&routes), Some(2));
+        assert!(routes.remove(net, 2));
+        assert!(!routes.remove(net, 2));
+        assert_eq!(found(&routes), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Frames for the host port: as they came, but for checksums that their sender left partial. Drops: `host_full`,
+//! `scattered`.
+
+use super::Inbound;
+use super::classify::Class;
+use crate::buf::{Buf, Verdict};
+use crate::burst::Outputs;
+use crate::fragments::Fragments;
+use crate::verdict::DropReason;
+use nf_wire::{ether, partial};
+
+impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
+    /// Hands the frame in `slot` to the host port.
+    pub(super) fn pass_to_host(&mut self, slot: usize, out: &mut Outputs<B>) {
+        if let Some(buf) = self.slots[slot].take() {
+            let buf = self.finished(buf);
+            self.counters.to_host.add(1);
+            if out.host.try_push(buf).is_err() {
+                self.counters.count(DropReason::HostFull, 1);
+            }
+        }
+    }
+
+    /// Completes a partial TCP or UDP checksum: a sender on the same machine left it to its interface, which handed the
+    /// frame on as it was (veth does, without a mark), and the kernel would drop the frame. A frame that somebody else
+    /// sees is copied for that. One that cannot be copied, or lies in several segments, stays as it is.
+    fn finished(&mut self, buf: B) -> B {
+        // A port that looks at checksums, and calls one wrong, saw the frame as it was on a wire.
+        if buf.segments() != 1 || buf.rx_checksums().l4 == Verdict::Bad {
+            return buf;
+        }
+        let Some((ether::IPV4 | ether::IPV6, l3, _)) = ether::layer3(buf.data()) else {
+            return buf;
+        };
+        if partial::looks_partial(buf.data(), l3) {
+            self.complete(buf, l3)
+        } else {
+            buf
+        }
+    }
+
+    #[cold]
+    fn complete(&mut self, buf: B, l3: usize) -> B {
+        let mut buf = if buf.is_private() {
+            buf
+        } else {
+            match self.fragments.linearise(buf) {
+                Ok(copy) => copy,
+                Err(shared) => return shared,
+            }
+        };
+        if partial::complete(buf.data_mut(), l3) {
+            self.counters.checksums_completed.add(1);
+        }
+        buf
+    }
+
+    /// A reassembled datagram that is not for us leaves for the host port in fragments, as it came.
+    pub(super) fn fragment_again(&mut self, whole: B, class: Class, out: &mut Outputs<B>) {
+        if matches!(class, Class::Daemon(_)) {
+            self.counters.to_daemon.add(1);
+        }
+        let (counters, host) = (&self.counters, &mut out.host);
+        let sent = self.fragments.refragment(whole, &mut |fragment| {
+            counters.to_host.add(1);
+            if host.try_push(fragment).is_err() {
+                counters.count(DropReason::HostFull, 1);
+            }
+        });
+        if !sent {
+            counters.count(DropReason::Scattered, 1);
+        }
+    }
+}
