@@ -8,7 +8,7 @@ use nf_control::Config;
 /// Runs the command: everything that `run` refuses without asking the machine is refused here, in the same words.
 pub fn run(command: &CheckConfig) -> Result<(), Failure> {
     let config = Config::load(&command.file).map_err(Failure::usage)?;
-    let plan = Plan::new(&config)?;
+    let plan = Plan::new(&config, &config.eal)?;
     plan.warnings
         .iter()
         .for_each(|w| eprintln!("ovpn-dpdk: warning: {w}"));

@@ -5,15 +5,17 @@ use crate::program::cli::{Replay, Switch};
 use crate::program::eal_args::Wants;
 use crate::program::exit::{self, Failure};
 use crate::program::setup::{self, Machine, Pools, queues};
-use crate::program::statics::{StaticPeers, Table};
+use crate::program::statics::{self, Table};
 use lcore::mailbox::mailbox;
 use lcore::reassembly::{IpFrag, MAX_DATAGRAMS, MAX_FRAGMENTS};
+use lcore::steering::Steering;
 use lcore::worker::{Parts, Worker};
 use lcore::{Imb, Port, PortConfig, launch};
 use nf_control::{KeysFile, LogFormat, LogLevel};
 use nf_path::counters::{Counters, Totals};
 use nf_path::inbound::Tuning;
 use nf_path::inbound::classify::Listeners;
+use nf_path::outbound::Nic;
 use nf_state::{Lookahead, PeerCounters, Scope};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -91,11 +93,11 @@ fn play(eal: &[String], command: &Replay, keys: &KeysFile, frames: u64) -> Resul
     let wants = Wants {
         prefix: format!("ovpn-dpdk-{}", std::process::id()),
         transient: true,
-        no_huge_mb: Pools::megabytes(MBUFS, LARGE),
+        no_huge_mb: setup::megabytes(MBUFS, LARGE),
         ..Wants::default()
     };
     let machine = setup::start(eal, wants, None)?;
-    let pools = Pools::new(&machine.eal, MBUFS, LARGE)?;
+    let pools = setup::pools(&machine.eal, MBUFS, LARGE)?;
     let open = |name: &str, args: String| port(&machine, &pools, name, &args);
     let nic = open("net_pcap_nic", format!("rx_pcap={}", argument(&command.input)?))?;
     let tunnel = open(
@@ -115,8 +117,7 @@ fn play(eal: &[String], command: &Replay, keys: &KeysFile, frames: u64) -> Resul
             )));
         }
     }
-    let peers = StaticPeers::new(&machine.imb, Some(keys), None)?;
-    let table = peers.table(tunnel.mac().map_err(Failure::machine)?)?;
+    let table = statics::table(&machine.imb, keys, tunnel.mac().map_err(Failure::machine)?)?;
     let Table {
         tunnel: table,
         counters: peers,
@@ -137,6 +138,14 @@ fn play(eal: &[String], command: &Replay, keys: &KeysFile, frames: u64) -> Resul
             lookahead,
         },
         burst: usize::from(command.burst),
+        outer: Nic {
+            mac: [0; 6],
+            mtu: u16::MAX,
+            checksums: false,
+        },
+        last_heard: true,
+        steering: Steering::mesh(1).pop().expect("one for one worker"),
+        pools: pools.clone(),
         idle_sleep: None,
         mailbox: mailbox().1,
         counters: counters.clone(),

@@ -1,19 +1,29 @@
 //! `run`: the gateway. Configuration, EAL, ports, worker, control loop, drain, in this order.
 
 pub mod answers;
+pub mod control;
 pub mod gateway;
+pub mod kernel;
+pub mod keys;
+pub mod nic;
 pub mod plan;
+pub mod ports;
+pub mod registry;
+mod start;
 
 use crate::program::cli::Run;
 use crate::program::eal_args::{Wants, is_pci_address};
 use crate::program::exit::Failure;
-use crate::program::setup::{self, Machine, Pools};
+use crate::program::setup::{self, Machine};
 use crate::program::table::{LcoreRow, PortRow, Table};
 use answers::Gateway;
-use gateway::{Handle, Ports, Running};
+use control::{Control, Source};
+use gateway::{Handle, Running};
+use kernel::Kernel;
 use nf_control::Config;
 use nf_control::cpulist::CpuList;
 use plan::Plan;
+use ports::Ports;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
 use std::sync::Arc;
@@ -21,44 +31,63 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often the control side looks around.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(20);
 
 /// Runs the command.
 pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
     let signals = Signals::catch()?;
     let config = Config::load(&command.config).map_err(Failure::usage)?;
-    let mut plan = Plan::new(&config)?;
+    let given: Vec<String> = eal.iter().chain(&config.eal).cloned().collect();
+    let mut plan = Plan::new(&config, &given)?;
     setup::log(config.log.format, config.log.level);
     plan.warnings.iter().for_each(|w| tracing::warn!("{w}"));
-    let given: Vec<String> = eal.iter().chain(&config.eal).cloned().collect();
     let wants = Wants {
         prefix: config.name.clone(),
         pci: Some(config.nic.port.clone())
             .filter(|p| is_pci_address(p))
             .into_iter()
             .collect(),
-        no_huge_mb: Pools::megabytes(plan.mbufs, plan.large),
+        no_huge_mb: setup::megabytes(plan.mbufs, plan.large),
         ..Wants::default()
     };
     let machine = setup::start(&given, wants, plan.workers.clone())?;
     let cpu = choose_cpu(&machine)?;
-    let pools = Pools::new(&machine.eal, plan.mbufs, plan.large)?;
-    let ports = Ports::open(&machine, &config, &plan, &pools)?;
+    let pools = setup::pools(&machine.eal, plan.mbufs, plan.large)?;
+    let mut kernel = Kernel::open(&config.name)?;
+    let ports = Ports::open(&machine, &config, &plan, &pools, &mut kernel)?;
     let mut stats = command
         .stats_period
         .map(|s| Stats::new(&config.name, Duration::from_secs(s)));
-    let worker = gateway::launch(&machine, &config, &mut plan, &ports, &pools, cpu)?;
-    let answers = Gateway::new(vec![worker.handle.clone()], plan.tuning);
+    let mut prepared = start::prepare(&config, &mut plan, &ports, &mut kernel)?;
+    let tables = prepared.tables(&config, &plan, &ports, 0)?;
+    let worker = gateway::launch(&machine, &config, &plan, &ports, &pools, tables, cpu)?;
+    let workers = vec![worker.handle.clone()];
+    let source = Source {
+        path: command.config.clone(),
+        config: config.clone(),
+    };
+    let cycles_per_ms = machine.eal.tsc_hz() / 1000;
+    let mut control =
+        Control::new(prepared.control(workers.clone(), kernel, &ports, &plan, source, cycles_per_ms));
+    let answers = Gateway::new(workers, control.registry.clone(), plan.tuning, cycles_per_ms);
     let serving = lcore::telemetry::serve(&machine.eal, answers::COMMANDS, Box::new(answers));
     let watched = match &serving {
         Ok(_) => {
             ready(&config);
-            watch(&signals, command.exit_after_idle, &worker, &ports, &mut stats)
+            watch(
+                &signals,
+                command.exit_after_idle,
+                &worker,
+                &mut control,
+                &ports,
+                &mut stats,
+            )
         }
         Err(_) => Ok(()),
     };
     let handle = worker.handle.clone();
     let stopped = worker.stop();
+    control.end();
     handle.mailbox.replies().for_each(drop);
     if let Some(stats) = &mut stats {
         stats.print(&ports, &handle, true);
@@ -102,7 +131,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// From here on SIGINT and SIGTERM end the gateway in order, however often they come; SIGHUP does nothing.
+    /// From here on SIGINT and SIGTERM end the gateway in order, however often they come; SIGHUP makes it read its peers again.
     fn catch() -> Result<Signals, Failure> {
         let signals = Signals {
             end: Arc::default(),
@@ -125,6 +154,7 @@ fn watch(
     signals: &Signals,
     idle: Option<u64>,
     worker: &Running,
+    control: &mut Control,
     ports: &Ports,
     stats: &mut Option<Stats>,
 ) -> Result<(), Failure> {
@@ -132,8 +162,7 @@ fn watch(
     let (mut received, mut since) = (0, Instant::now());
     loop {
         std::thread::sleep(TICK);
-        // Dropped here: keys are zeroised and freed off the fast path.
-        handle.mailbox.replies().for_each(drop);
+        control.tick();
         if signals.end.load(Ordering::Relaxed) {
             tracing::info!("told to end");
             return Ok(());
@@ -142,7 +171,7 @@ fn watch(
             return Ok(());
         }
         if signals.hangup.swap(false, Ordering::Relaxed) {
-            tracing::info!("SIGHUP: there is nothing to read again; the configuration is read at the start");
+            control.reload();
         }
         let now = handle.counters.nic_rx.get();
         if now != received {

@@ -3,10 +3,10 @@
 use crate::program::eal_args::{self, Wants};
 use crate::program::exit::Failure;
 use lcore::affinity::CpuSet;
+pub use lcore::buffers::Pools;
 use lcore::worker::Queues;
 use lcore::{Eal, Imb, Mempool, Port, RuntimeDir};
 use nf_control::{LogFormat, LogLevel, cpulist};
-use std::sync::Arc;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -135,28 +135,17 @@ pub fn queues(port: &Port, longest: usize) -> Result<Queues, Failure> {
     Ok(Queues { rx, tx, longest })
 }
 
-/// The two pools of a process.
-pub struct Pools {
-    /// Ordinary buffers.
-    pub small: Arc<Mempool>,
-    /// Buffers for reassembled and scattered packets.
-    pub large: Arc<Mempool>,
+/// The two pools of a process, with `mbufs` ordinary and `large` large buffers.
+pub fn pools(eal: &Eal, mbufs: u32, large: u32) -> Result<Pools, Failure> {
+    let small = Mempool::new(eal, "mbufs", mbufs, CACHE, ROOM, -1).map_err(Failure::machine)?;
+    let large = Mempool::new(eal, "mbufs_large", large, 0, LARGE_ROOM, -1).map_err(Failure::machine)?;
+    Ok(Pools { small, large })
 }
 
-impl Pools {
-    /// Pools with `mbufs` ordinary and `large` large buffers.
-    pub fn new(eal: &Eal, mbufs: u32, large: u32) -> Result<Pools, Failure> {
-        let small = Mempool::new(eal, "mbufs", mbufs, CACHE, ROOM, -1).map_err(Failure::machine)?;
-        let large = Mempool::new(eal, "mbufs_large", large, 0, LARGE_ROOM, -1).map_err(Failure::machine)?;
-        Ok(Pools { small, large })
-    }
-
-    /// Megabytes that pools with so many buffers take, rounded up well.
-    pub fn megabytes(mbufs: u32, large: u32) -> u32 {
-        let bytes =
-            u64::from(mbufs) * (u64::from(ROOM) + 256) + u64::from(large) * (u64::from(LARGE_ROOM) + 256);
-        (bytes >> 20) as u32 + 64
-    }
+/// Megabytes that pools with so many buffers take, rounded up well.
+pub fn megabytes(mbufs: u32, large: u32) -> u32 {
+    let bytes = u64::from(mbufs) * (u64::from(ROOM) + 256) + u64::from(large) * (u64::from(LARGE_ROOM) + 256);
+    (bytes >> 20) as u32 + 64
 }
 
 #[cfg(test)]

@@ -2,131 +2,29 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
+#[path = "namespace.rs"]
+mod namespace;
+
+pub use namespace::*;
 use pcap::{Active, Capture, Linktype};
 use serde_json::Value;
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Set in the process that runs inside the namespace.
-const INSIDE: &str = "OVPN_DPDK_TEST_INSIDE";
-/// How long anything may take that is not expected to fail.
-pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Gateways that this process started.
 static COUNT: AtomicU32 = AtomicU32::new(0);
-
-/// Runs the body of the test `name` in a network namespace that goes away with it. Prints why if this machine cannot.
-pub fn in_namespace(name: &str, body: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
-        ip(&["link", "set", "lo", "up"]);
-        // The kernel's own neighbour discovery would count as frames.
-        fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("the namespace's own setting");
-        return body();
-    }
-    let namespace = Namespace(format!("ovpn-test-{}", std::process::id()));
-    let made = Command::new("ip").args(["netns", "add", &namespace.0]).output();
-    match made {
-        Ok(out) if out.status.success() => {}
-        Ok(out) => return skip(name, String::from_utf8_lossy(&out.stderr).trim()),
-        Err(e) => return skip(name, &format!("ip: {e}")),
-    }
-    if let Err(e) = File::options().read(true).write(true).open("/dev/net/tun") {
-        return skip(name, &format!("/dev/net/tun: {e}"));
-    }
-    let me = std::env::current_exe().expect("this test's own file");
-    let inside = Command::new("ip")
-        .args(["netns", "exec", &namespace.0])
-        .arg(me)
-        .args([
-            "--exact",
-            name,
-            "--nocapture",
-            "--test-threads=1",
-            "--include-ignored",
-        ])
-        .env(INSIDE, "1")
-        .output()
-        .expect("ip was there before");
-    // Without the inner harness's own lines, which would be counted as a second test.
-    let said = [inside.stdout, inside.stderr].concat();
-    for line in String::from_utf8_lossy(&said)
-        .lines()
-        .filter(|l| !l.starts_with("test ") && !l.starts_with("running "))
-    {
-        println!("{line}");
-    }
-    assert!(
-        inside.status.success(),
-        "{name} failed in its namespace: see above"
-    );
-}
-
-/// Says that a test cannot run on this machine, and why.
-pub fn skip(name: &str, why: &str) {
-    println!("SKIP: {name}: {why}");
-}
-
-struct Namespace(String);
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = Command::new("ip")
-            .args(["netns", "del", &self.0])
-            .stderr(Stdio::null())
-            .status();
-    }
-}
-
-/// Runs `ip` with these words.
-pub fn ip(words: &[&str]) {
-    let out = Command::new("ip")
-        .args(words)
-        .output()
-        .expect("iproute2 is installed");
-    assert!(
-        out.status.success(),
-        "ip {words:?}: {}",
-        String::from_utf8_lossy(&out.stderr)
-    );
-}
-
-/// Whether the namespace has an interface of that name.
-pub fn interface_exists(name: &str) -> bool {
-    Path::new("/proc/sys/net/ipv4/conf").join(name).exists()
-}
-
-/// The address of an interface.
-pub fn mac(interface: &str) -> [u8; 6] {
-    let out = Command::new("ip")
-        .args(["-j", "link", "show", interface])
-        .output()
-        .expect("iproute2 is installed");
-    let links: Value = serde_json::from_slice(&out.stdout).expect("ip -j prints JSON");
-    let text = links[0]["address"].as_str().expect("an address").to_owned();
-    let bytes: Vec<u8> = text
-        .split(':')
-        .map(|b| u8::from_str_radix(b, 16).expect("hexadecimal"))
-        .collect();
-    bytes.try_into().expect("six bytes")
-}
 
 /// A file among the captures.
 pub fn captured(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/captures")
         .join(name)
-}
-
-/// Waits until `what` holds.
-pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < until, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// What a configuration is made of, besides the name.
@@ -155,33 +53,27 @@ pub struct Gateway {
 impl Gateway {
     /// Starts it with host interface `host0` and tunnel interface `tun0`; ready when this returns.
     pub fn start(setup: &Setup, arguments: &[&str]) -> Gateway {
-        let mut gateway = Gateway::spawn(setup, arguments);
+        Gateway::spawn(setup, arguments).ready()
+    }
+
+    /// Waits until it says that packets flow.
+    pub fn ready(mut self) -> Gateway {
         let until = Instant::now() + PATIENCE;
-        while !gateway.stdout().lines().any(|line| line == "ready") {
-            let ended = gateway.child.try_wait().expect("a child");
+        while !self.stdout().lines().any(|line| line == "ready") {
+            let ended = self.child.try_wait().expect("a child");
             assert!(
                 ended.is_none() && Instant::now() < until,
                 "not ready ({ended:?}): {}",
-                gateway.stderr()
+                self.stderr()
             );
             std::thread::sleep(Duration::from_millis(5));
         }
-        gateway
+        self
     }
 
     /// Starts it.
     pub fn spawn(setup: &Setup, arguments: &[&str]) -> Gateway {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let name = format!(
-            "test-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        fs::copy(
-            captured(&format!("{}.keys.json", setup.keys)),
-            folder.path().join("keys.json"),
-        )
-        .expect("keys");
+        let keys = fs::read_to_string(captured(&format!("{}.keys.json", setup.keys))).expect("keys");
         let (vdev, port) = setup.nic;
         let Setup {
             host,
@@ -190,16 +82,41 @@ impl Gateway {
             ..
         } = setup;
         let text = format!(
-            "name = \"{name}\"\neal = [\"--vdev={vdev}\"]\ninsecure_static_keys = true\n{general}\n[nic]\nport = \"{port}\"\n\
+            "eal = [\"--vdev={vdev}\"]\ninsecure_static_keys = true\n{general}\n[nic]\nport = \"{port}\"\n\
              [host]\nkind = \"{host}\"\ninterface = \"host0\"\n[[tunnel]]\nkind = \"tap\"\ninterface = \"tun0\"\n\
              source_check = false\nkeys_file = \"keys.json\"\n{tunnel}\n"
         );
-        let config = folder.path().join("gw.toml");
-        fs::write(&config, text).expect("a configuration");
+        Gateway::spawn_in(None, &text, &keys, arguments)
+    }
+
+    /// Starts it with this configuration, to which its name is added, and this text as `keys.json` beside it; in a
+    /// namespace, or in that of the caller.
+    pub fn spawn_in(namespace: Option<&Namespace>, config: &str, keys: &str, arguments: &[&str]) -> Gateway {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let name = format!(
+            "test-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let mut options = File::options();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(folder.path().join("keys.json"));
+        let written = file.as_mut().map(|file| file.write_all(keys.as_bytes()));
+        written.expect("a new folder").expect("room in it");
+        let path = folder.path().join("gw.toml");
+        fs::write(&path, format!("name = \"{name}\"\n{config}")).expect("a configuration");
         let file = |name: &str| File::create(folder.path().join(name)).expect("a file");
-        let child = Command::new(env!("CARGO_BIN_EXE_ovpn-dpdk"))
+        let program = env!("CARGO_BIN_EXE_ovpn-dpdk");
+        let mut command = match namespace {
+            Some(namespace) => namespace.command(program),
+            None => Command::new(program),
+        };
+        let child = command
             .args(["run", "--config"])
-            .arg(&config)
+            .arg(&path)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(file("out"))
@@ -246,11 +163,17 @@ impl Gateway {
     }
 
     /// SIGTERM: it ends with status 0 within two seconds, and leaves no interface and no EAL file.
-    pub fn end(mut self) {
+    pub fn end(self) {
+        let name = self.terminate();
+        nothing_left(&name);
+    }
+
+    /// SIGTERM: it ends with status 0 within two seconds. Its name.
+    pub fn terminate(mut self) -> String {
         self.signal("TERM");
         let status = self.wait(Duration::from_secs(2));
         assert_eq!(status.code(), Some(0), "{}", self.stderr());
-        nothing_left(&self.name);
+        self.name.clone()
     }
 
     /// What dpdk-telemetry.py prints for a command.
@@ -262,7 +185,9 @@ impl Gateway {
             .spawn()
             .expect("dpdk is installed");
         let mut input = tool.stdin.take().expect("piped");
-        std::io::Write::write_all(&mut input, format!("{command}\n").as_bytes()).expect("it reads");
+        input
+            .write_all(format!("{command}\n").as_bytes())
+            .expect("it reads");
         drop(input);
         let out = tool.wait_with_output().expect("it ends");
         let text = String::from_utf8_lossy(&out.stdout);
@@ -302,6 +227,11 @@ pub fn nothing_left(name: &str) {
     for interface in ["host0", "tun0"] {
         assert!(!interface_exists(interface), "{interface} is left");
     }
+    no_files_left(name);
+}
+
+/// Asserts that a gateway left no file of EAL.
+pub fn no_files_left(name: &str) {
     let folder = Path::new("/var/run/dpdk").join(name);
     assert!(!folder.exists(), "{} is left", folder.display());
     let pages = fs::read_dir("/dev/hugepages").into_iter().flatten().flatten();

@@ -1,7 +1,8 @@
 //! What was measured, as a table or as JSON.
 
+use crate::program::cli::{Checksum, Direction};
 use crate::program::exit::{self, Failure};
-use crate::program::perf::Case;
+use crate::program::perf::cases::Case;
 use crate::program::perf::rounds::Pair;
 use lcore::Eal;
 use nf_state::Scope;
@@ -32,6 +33,9 @@ impl Spread {
 #[derive(Debug, Serialize)]
 pub struct Row {
     direction: &'static str,
+    /// Who computes the UDP checksum of what is sent; outbound only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checksum: Option<&'static str>,
     size: u16,
     batch: bool,
     prefetch: u8,
@@ -79,7 +83,15 @@ impl Row {
         let ratio = spread(&|p| p.raw / p.path);
         let overhead = spread(&|p| p.path - p.raw);
         Row {
-            direction: "in",
+            direction: match case.direction {
+                Direction::In => "in",
+                Direction::Out => "out",
+            },
+            checksum: match (case.direction, case.checksum) {
+                (Direction::In, _) => None,
+                (Direction::Out, Checksum::Offload) => Some("offload"),
+                (Direction::Out, Checksum::Software) => Some("software"),
+            },
             size: case.size,
             batch: case.batch,
             prefetch: case.lookahead.distance,
@@ -121,12 +133,20 @@ impl Row {
     }
 }
 
-/// The lines above the table.
+/// The lines above the table of one direction.
 pub fn head(eal: &Eal, case: &Case, rounds: u32) -> Result<(), Failure> {
+    let (name, what, column) = match case.direction {
+        Direction::In => ("inbound", "", "batch"),
+        Direction::Out => (
+            "\noutbound",
+            "UDP checksum: \"offload\" asks the port for it (net_null computes none), \"software\" is computed by the path\n",
+            "checksum",
+        ),
+    };
     exit::result(&format!(
-        "inbound, one lcore, {}, {} peers, runs of {}, burst {}, {} pairs of rounds; pages of {} KB, TSC {} MHz\n\
-         cycles per packet: median of the rounds; over raw: median of paired differences (min to max)\n\n\
-         {:>5} {:>5} {:>5} {:>8} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6}  over raw\n",
+        "{name}, one lcore, {}, {} peers, runs of {}, burst {}, {} pairs of rounds; pages of {} KB, TSC {} MHz\n\
+         cycles per packet: median of the rounds; over raw: median of paired differences (min to max)\n{what}\n\
+         {:>5} {:>5} {column:>8} {:>8} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6}  over raw\n",
         case.cipher.name(),
         case.peers,
         case.run,
@@ -136,7 +156,6 @@ pub fn head(eal: &Eal, case: &Case, rounds: u32) -> Result<(), Failure> {
         eal.tsc_hz() / 1_000_000,
         "pool",
         "size",
-        "batch",
         "prefetch",
         "scope",
         "Gbit/s",
@@ -155,10 +174,10 @@ pub fn row(row: &Row, json: bool) -> Result<(), Failure> {
         return exit::result(&format!("{line}\n"));
     }
     exit::result(&format!(
-        "{:>5} {:>5} {:>5} {:>8} {:>6} {:>7.1} {:>7.2} {:>7.0} {:>7.0} {:>7.1} {:>6.2}  {:.0} ({:.0} to {:.0})\n",
+        "{:>5} {:>5} {:>8} {:>8} {:>6} {:>7.1} {:>7.2} {:>7.0} {:>7.0} {:>7.1} {:>6.2}  {:.0} ({:.0} to {:.0})\n",
         row.pool_mb,
         row.size,
-        if row.batch { "on" } else { "off" },
+        row.checksum.unwrap_or(if row.batch { "on" } else { "off" }),
         row.prefetch,
         if row.prefetch == 0 { "-" } else { row.scope },
         row.gbps,
@@ -207,6 +226,8 @@ mod tests {
             },
         ];
         let case = Case {
+            direction: Direction::Out,
+            checksum: Checksum::Software,
             size: 1400,
             pool_mb: 8,
             batch: true,
@@ -225,6 +246,7 @@ mod tests {
             ),
             (100.0, 50.0, 100.0)
         );
+        assert_eq!((row.direction, row.checksum), ("out", Some("software")));
         assert_eq!(row.ratio, 0.75);
         assert_eq!(row.mpps, 5.0);
         assert_eq!(row.gbps, 56.0);

@@ -1,37 +1,37 @@
-//! The records that a measurement opens: fresh ciphertext for every round.
+//! What a measurement opens or seals: fresh records or inner packets for every round.
 
-use crate::program::cli::RunLength;
+use crate::program::cli::{Direction, RunLength};
 use crate::program::exit::Failure;
+use crate::program::perf::cases::Case;
+use crate::program::perf::frames::{self, INTERFACE, LISTEN, PAYLOAD, ROUTER};
 use lcore::imb::Key;
 use lcore::{Imb, Mbuf, Mempool};
-use nf_path::buf::Buf;
-use nf_path::inbound::Tunnel;
-use nf_state::{Addresses, Cipher, Direction, IpNet, KeySlot, Peer, PeerTable, Routes};
-use nf_wire::ether::{self, Mac};
+use nf_path::aead::Aead;
+use nf_path::tunnel::{MssClamp, Tunnel};
+use nf_state::{
+    Addresses, Binding, Direction as KeyDirection, Endpoint, IpNet, KeySlot, Peer, PeerTable, Routes, Way,
+};
+use nf_wire::ether::{self, Tags};
+use nf_wire::mss::auto_mss_within;
 use nf_wire::record::{AAD_LEN, HeaderWord, NONCE_TAIL_LEN, OVERHEAD, nonce};
-use nf_wire::{checksum, ipv4};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Where the UDP payload begins: Ethernet, IPv4 without options, UDP.
-pub const PAYLOAD: usize = ether::HEADER_LEN + ipv4::HEADER_LEN + 8;
-/// The address and port of the measured gateway.
-pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1194);
-/// The tunnel interface's MAC address.
-pub const INTERFACE: Mac = [0x02, 0, 0, 0, 0, 1];
-/// One frame in this many is foreign: UDP to a port on which nobody listens.
+/// One frame in this many is foreign: inbound, UDP to a port on which nobody listens; outbound, to no peer's MAC address.
 const FOREIGN: usize = 100;
 /// The key id of every peer's one key.
-const KEY_ID: u8 = 0;
+pub const KEY_ID: u8 = 0;
+/// The MTU for which the TCP MSS is clamped, of the NIC port and of the tunnel interface.
+const MTU: u16 = 1500;
 
 /// One peer: a flow with a key of its own.
 pub struct Sender {
     key: Arc<KeySlot<Key>>,
-    next_id: u32,
+    next: u32,
 }
 
 impl Sender {
-    /// The peer's key.
+    /// The peer's key. Both directions have the same bytes, so that what one seals the other opens.
     pub fn key(&self) -> &KeySlot<Key> {
         &self.key
     }
@@ -40,54 +40,57 @@ impl Sender {
 /// What one frame of a round is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// A record of this peer with this packet id.
+    /// The record or packet of this peer with this number; inbound, the number is the packet id.
     Record(u32, u32),
     /// Not for us.
     Foreign,
 }
 
-/// All peers, and the order in which they send.
+/// All peers, and the order in which they send or are sent to.
 pub struct Traffic {
     /// By peer id.
     pub senders: Vec<Sender>,
+    direction: Direction,
     size: usize,
     run: RunLength,
     random: fastrand::Rng,
 }
 
 impl Traffic {
-    /// `peers` peers that send inner packets of `size` bytes.
-    pub fn new(imb: &Imb, cipher: Cipher, peers: u32, size: u16, run: RunLength) -> Result<Self, Failure> {
+    /// The traffic of the `number`th case of a process. No two have a key in common.
+    pub fn new(imb: &Imb, case: &Case, number: u32) -> Result<Self, Failure> {
         // Always the same keys and orders: a measurement that can be repeated. They protect nothing.
-        let mut random = fastrand::Rng::with_seed(0x6f76_706e);
-        let mut senders = Vec::with_capacity(peers as usize);
-        for _ in 0..peers {
-            let mut bytes = vec![0; cipher.key_len()];
+        let mut random = fastrand::Rng::with_seed(0x6f76_706e | u64::from(number) << 32);
+        let mut senders = Vec::with_capacity(case.peers as usize);
+        for _ in 0..case.peers {
+            let mut bytes = vec![0; case.cipher.key_len()];
             random.fill(&mut bytes);
             let tail: [u8; NONCE_TAIL_LEN] = random.u64(..).to_ne_bytes();
             let direction = || {
-                let key = Key::expand(imb, cipher, &bytes).map_err(Failure::machine)?;
-                Ok(Direction {
+                let key = Key::expand(imb, case.cipher, &bytes).map_err(Failure::machine)?;
+                Ok(KeyDirection {
                     key,
                     nonce_tail: tail,
                 })
             };
-            let key = KeySlot::new(cipher, KEY_ID, direction()?, direction()?);
-            senders.push(Sender { key, next_id: 1 });
+            let key = KeySlot::new(case.cipher, KEY_ID, direction()?, direction()?);
+            senders.push(Sender { key, next: 1 });
         }
         Ok(Traffic {
             senders,
-            size: usize::from(size),
-            run,
+            direction: case.direction,
+            size: usize::from(case.size),
+            run: case.run,
             random,
         })
     }
 
-    /// A worker's table of all peers, with the source check on.
+    /// A worker's table of all peers, each with a remote and a way, with source check and MSS clamp as `run` has them by
+    /// default.
     pub fn table(&self) -> Result<Tunnel<Key>, Failure> {
         let (mut peers, mut sources) = (PeerTable::new(), Routes::default());
         for (id, sender) in (0..).zip(&self.senders) {
-            let address = inner_address(id);
+            let address = frames::inner_address(id);
             let mut peer = Peer::new(
                 id,
                 Addresses {
@@ -95,17 +98,28 @@ impl Traffic {
                     v6: None,
                 },
             );
+            peer.endpoint = Arc::new(Endpoint::bound(&Binding {
+                remote: SocketAddr::V4(frames::outer_address(id)),
+                local: LISTEN,
+                way: Some(Way {
+                    dst: ROUTER,
+                    tags: Tags::default(),
+                }),
+            }));
             let _ = peer.keys.install_primary(sender.key.clone());
             sources
                 .insert(IpNet::from(IpAddr::V4(address)), id)
                 .map_err(Failure::machine)?;
             peers.insert(peer).map_err(Failure::machine)?;
         }
-        Ok(Tunnel {
-            peers,
-            sources: Some(sources),
-            interface: INTERFACE,
-        })
+        let mut tunnel = Tunnel::new(INTERFACE);
+        (tunnel.peers, tunnel.routes, tunnel.source_check) = (peers, sources, true);
+        let max = [false, true].map(|outer_v6| {
+            let limits = auto_mss_within(MTU, outer_v6, MTU);
+            [limits.v4, limits.v6]
+        });
+        tunnel.mss = Some(MssClamp { max });
+        Ok(tunnel)
     }
 
     /// The next round's frames in order: peers in runs, or drawn; foreign ones in between.
@@ -123,13 +137,14 @@ impl Traffic {
                 };
                 records += 1;
                 let sender = &mut self.senders[peer as usize];
-                sender.next_id += 1;
-                Frame::Record(peer, sender.next_id - 1)
+                sender.next += 1;
+                Frame::Record(peer, sender.next - 1)
             })
             .collect()
     }
 
-    /// Takes all buffers that a round needs from the pool, in random order, and writes the frames into them.
+    /// Takes all buffers that a round needs from the pool, in random order, and writes the frames into them, behind the
+    /// headroom that a port leaves.
     pub fn fill(&mut self, imb: &mut Imb, pool: &Mempool, plan: &[Frame]) -> Result<Vec<Mbuf>, Failure> {
         let mut buffers: Vec<Mbuf> = std::iter::from_fn(|| pool.alloc()).take(plan.len()).collect();
         if buffers.len() < plan.len() {
@@ -138,113 +153,64 @@ impl Traffic {
             ));
         }
         self.random.shuffle(&mut buffers);
-        for (buf, frame) in buffers.iter_mut().zip(plan) {
-            self.write(imb, buf, *frame)?;
+        let front = match self.direction {
+            Direction::In => PAYLOAD + OVERHEAD,
+            Direction::Out => ether::HEADER_LEN,
+        };
+        for (i, (buf, frame)) in buffers.iter_mut().zip(plan).enumerate() {
+            let bytes = buf
+                .append(front + self.size)
+                .ok_or_else(|| Failure::usage(format!("{} bytes do not fit", self.size)))?;
+            match self.direction {
+                Direction::In => self.write_record(imb, bytes, *frame),
+                Direction::Out => self.write_packet(bytes, *frame, i / FOREIGN),
+            }
         }
         Ok(buffers)
     }
 
-    fn write(&self, imb: &mut Imb, buf: &mut Mbuf, frame: Frame) -> Result<(), Failure> {
-        let len = PAYLOAD + OVERHEAD + self.size;
-        let bytes = buf
-            .append(len)
-            .ok_or_else(|| Failure::usage(format!("{} bytes do not fit", self.size)))?;
-        let peer = match frame {
-            Frame::Record(peer, _) => peer,
-            Frame::Foreign => 0,
+    /// A record as it comes from the NIC.
+    fn write_record(&self, imb: &mut Imb, frame: &mut [u8], what: Frame) {
+        let Frame::Record(peer, id) = what else {
+            frames::received(frame, 0, true);
+            return;
         };
-        headers(bytes, peer, frame == Frame::Foreign);
-        if let Frame::Record(peer, id) = frame {
-            let payload = &mut bytes[PAYLOAD..];
-            payload[..4].copy_from_slice(&HeaderWord::data_v2(KEY_ID, peer).0.to_be_bytes());
-            payload[4..8].copy_from_slice(&id.to_be_bytes());
-            plaintext(&mut payload[OVERHEAD..], peer, id);
-            let (header, text) = payload.split_at_mut(OVERHEAD);
-            let key = &self.senders[peer as usize].key;
-            let aad = header.first_chunk::<AAD_LEN>().expect("a header's length");
-            let nonce = nonce(id.to_be_bytes(), key.open_tail());
-            let tag = imb.seal(key.open_key(), &nonce, aad, text);
-            header[AAD_LEN..].copy_from_slice(&tag);
-        }
-        Ok(())
+        frames::received(frame, peer, false);
+        let (header, text) = frame[PAYLOAD..].split_at_mut(OVERHEAD);
+        let (aad, tag) = header.split_at_mut(AAD_LEN);
+        aad.copy_from_slice(&record_header(peer, id));
+        frames::plaintext(text, Direction::In, peer, id);
+        let key = self.senders[peer as usize].key();
+        let nonce = nonce(id.to_be_bytes(), key.open_tail());
+        tag.copy_from_slice(&imb.seal(key.open_key(), &nonce, &record_header(peer, id), text));
     }
 
-    /// Whether a delivered frame is the one that record `id` of `peer` must give.
-    pub fn is_right(&self, frame: &[u8], peer: u32, id: u32, scratch: &mut Vec<u8>) -> bool {
-        scratch.clear();
-        scratch.extend_from_slice(&ether::header(INTERFACE, ether::peer_mac(peer), ether::IPV4));
-        scratch.resize(ether::HEADER_LEN + self.size, 0);
-        plaintext(&mut scratch[ether::HEADER_LEN..], peer, id);
-        frame == scratch.as_slice()
-    }
-}
-
-/// A peer's VPN address.
-fn inner_address(peer: u32) -> Ipv4Addr {
-    Ipv4Addr::from(0x0a00_0000 + 2 + peer)
-}
-
-/// Ethernet, IPv4 and UDP headers of one flow per peer.
-fn headers(frame: &mut [u8], peer: u32, foreign: bool) {
-    let len = frame.len();
-    frame[..14].copy_from_slice(&ether::header(
-        [0x02, 0, 0, 0, 0, 2],
-        [0x02, 0, 0, 0, 0, 3],
-        ether::IPV4,
-    ));
-    let ip = &mut frame[14..34];
-    ip.copy_from_slice(&[
-        0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 198, 18, 0, 0, 192, 0, 2, 1,
-    ]);
-    ip[2..4].copy_from_slice(&((len - 14) as u16).to_be_bytes());
-    ip[14..16].copy_from_slice(&((peer >> 8) as u16).to_be_bytes());
-    let sum = !checksum::fold(checksum::sum(ip));
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    let udp = &mut frame[34..42];
-    udp[..2].copy_from_slice(&(20_000 + (peer & 0xff) as u16).to_be_bytes());
-    udp[2..4].copy_from_slice(&if foreign { 53u16 } else { LISTEN.port() }.to_be_bytes());
-    udp[4..6].copy_from_slice(&((len - 34) as u16).to_be_bytes());
-    udp[6..].fill(0);
-}
-
-/// The inner packet of record `id` of `peer`: an IPv4 header from the peer's address, then bytes that only this
-/// record has.
-fn plaintext(inner: &mut [u8], peer: u32, id: u32) {
-    let mut byte = peer.wrapping_mul(0x9e37_79b9) ^ id;
-    for chunk in inner.chunks_mut(4) {
-        byte = byte.wrapping_mul(0x85eb_ca6b).wrapping_add(0xc2b2_ae35);
-        chunk.copy_from_slice(&byte.to_ne_bytes()[..chunk.len()]);
-    }
-    let len = inner.len() as u16;
-    inner[..2].copy_from_slice(&[0x45, 0]);
-    inner[2..4].copy_from_slice(&len.to_be_bytes());
-    inner[12..16].copy_from_slice(&inner_address(peer).octets());
-    inner[16..20].copy_from_slice(&[10, 255, 255, 1]);
-}
-
-/// The cache lines of a pool, walked to bring the caches to a stated state. Buffers first: they go back to the pool.
-pub struct Walk {
-    buffers: Vec<Mbuf>,
-    _pool: Arc<Mempool>,
-}
-
-impl Walk {
-    /// Holds every buffer of a pool.
-    pub fn new(pool: Arc<Mempool>) -> Self {
-        let mut buffers: Vec<Mbuf> = std::iter::from_fn(|| pool.alloc()).collect();
-        for buf in &mut buffers {
-            let room = buf.room();
-            buf.append(room);
-        }
-        Walk { buffers, _pool: pool }
-    }
-
-    /// Reads and writes one byte of every line.
-    pub fn walk(&mut self) {
-        for buf in &mut self.buffers {
-            for line in buf.data_mut().chunks_mut(64) {
-                line[0] = line[0].wrapping_add(1);
+    /// A packet as it comes from the tunnel interface.
+    fn write_packet(&self, frame: &mut [u8], what: Frame, n: usize) {
+        let (ethernet, packet) = frame.split_at_mut(ether::HEADER_LEN);
+        match what {
+            Frame::Record(peer, number) => {
+                ethernet.copy_from_slice(&frames::to_peer(peer));
+                frames::plaintext(packet, Direction::Out, peer, number);
+            }
+            Frame::Foreign => {
+                ethernet.copy_from_slice(&frames::to_nobody(n));
+                frames::plaintext(packet, Direction::Out, 0, n as u32);
             }
         }
     }
+
+    /// Whether an inner packet is the one with this number.
+    pub fn is_right(&self, packet: &[u8], peer: u32, number: u32, scratch: &mut Vec<u8>) -> bool {
+        scratch.resize(self.size, 0);
+        frames::plaintext(scratch, self.direction, peer, number);
+        packet == scratch.as_slice()
+    }
+}
+
+/// Header word and packet id.
+pub fn record_header(peer: u32, id: u32) -> [u8; AAD_LEN] {
+    let [a, b, c, d] = HeaderWord::data_v2(KEY_ID, peer).0.to_be_bytes();
+    let [e, f, g, h] = id.to_be_bytes();
+    [a, b, c, d, e, f, g, h]
 }

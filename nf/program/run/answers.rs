@@ -1,13 +1,18 @@
 //! The telemetry commands of a running gateway.
 
+mod peers;
+
+use crate::program::run::control::lock;
 use crate::program::run::gateway::Handle;
+use crate::program::run::registry::Registry;
 use lcore::mailbox::Message;
 use lcore::telemetry::{Answer, Answers, Value};
 use nf_path::counters::{Histogram, Totals};
 use nf_path::inbound::Tuning;
 use nf_path::verdict::DropReason;
-use nf_state::{Lookahead, Scope};
+use nf_state::{Lookahead, Millis, Scope};
 use std::ffi::CStr;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The commands and their help.
@@ -25,6 +30,10 @@ pub const COMMANDS: &[(&CStr, &CStr)] = &[
         c"Bursts and batches by size, all workers together. Takes no parameters",
     ),
     (
+        c"/ovpn/peers",
+        c"Peers with their counters, 40 at a time. Parameters: TUNNEL,FROM, as \"next\" says (none: the first page)",
+    ),
+    (
         c"/ovpn/set",
         c"Says or sets what is in force. Parameters: batch=on|off,lookahead=0..16 (each optional)",
     ),
@@ -36,13 +45,25 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Who answers: what it needs of the gateway.
 pub struct Gateway {
     workers: Vec<Handle>,
+    registry: Arc<Mutex<Registry>>,
     tuning: Tuning,
+    cycles_per_ms: u64,
 }
 
 impl Gateway {
-    /// For these workers, which start with this tuning.
-    pub fn new(workers: Vec<Handle>, tuning: Tuning) -> Gateway {
-        Gateway { workers, tuning }
+    /// For these workers, which start with this tuning, and these peers. `cycles_per_ms`: of the time-stamp counter.
+    pub fn new(
+        workers: Vec<Handle>,
+        registry: Arc<Mutex<Registry>>,
+        tuning: Tuning,
+        cycles_per_ms: u64,
+    ) -> Gateway {
+        Gateway {
+            workers,
+            registry,
+            tuning,
+            cycles_per_ms,
+        }
     }
 
     fn sum(&self) -> Totals {
@@ -113,6 +134,10 @@ impl Answers for Gateway {
     fn answer(&mut self, command: &str, parameters: &str) -> Answer {
         let answer = match command {
             "/ovpn/set" => self.set(parameters),
+            "/ovpn/peers" => {
+                let now = Millis(lcore::cycles() / self.cycles_per_ms);
+                peers::answer(&lock(&self.registry), parameters, now)
+            }
             _ if !parameters.is_empty() => Err(format!("{command} takes no parameters")),
             "/ovpn/lcores" => Ok(self.lcores()),
             "/ovpn/drops" => Ok(self.drops()),
@@ -180,7 +205,8 @@ mod tests {
             counters: Arc::new(Counters::default()),
             mailbox: mailbox().0,
         };
-        Gateway::new(cpus.iter().map(handle).collect(), TUNING)
+        let registry = Arc::new(Mutex::new(Registry { tunnels: Vec::new() }));
+        Gateway::new(cpus.iter().map(handle).collect(), registry, TUNING, 1)
     }
 
     fn value(answer: &Answer, name: &str) -> Value {

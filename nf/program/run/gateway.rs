@@ -1,36 +1,30 @@
-//! Ports and the worker of a running gateway.
+//! The worker of a running gateway.
 
 use crate::program::exit::Failure;
-use crate::program::run::plan::{self, Plan};
+use crate::program::run::plan::Plan;
+use crate::program::run::ports::Ports;
 use crate::program::setup::{Machine, Pools, queues};
-use crate::program::sizing::RING;
-use crate::program::statics::StaticPeers;
-use lcore::mailbox::{Sender, mailbox};
-use lcore::port::Want;
+use lcore::imb::Key;
+use lcore::mailbox::{Message, Sender, mailbox};
 use lcore::reassembly::IpFrag;
-use lcore::tunnel::{Kind, Tunnel, TunnelConfig};
+use lcore::steering::Steering;
 use lcore::worker::{Parts, Worker};
-use lcore::{Imb, Port, PortConfig, launch};
-use nf_control::{Config, Tunnel as TunnelSettings};
+use lcore::{Imb, launch};
+use nf_control::Config;
 use nf_path::counters::Counters;
+use nf_path::inbound::classify::Listeners;
+use nf_path::outbound::Nic;
 use nf_wire::ether::HEADER_LEN;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes over the MTU that a frame for the host may have: an Ethernet header with two VLAN tags.
 const HOST_HEADER: usize = HEADER_LEN + 8;
 
-/// The gateway's ports, started and up.
-pub struct Ports {
-    /// The NIC's.
-    pub nic: Port,
-    /// The kernel's side of the NIC.
-    pub host: Tunnel,
-    /// The tunnels', in the order of the configuration.
-    pub tunnels: Vec<Tunnel>,
-}
+/// How long a worker may take to read its mailbox.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What others may know of a worker.
 #[derive(Clone)]
@@ -51,138 +45,86 @@ pub struct Running {
     worker: launch::Worker<Result<(), lcore::Error>>,
 }
 
-impl Ports {
-    /// Finds or makes all ports and starts them; interfaces are up then.
-    pub fn open(machine: &Machine, config: &Config, plan: &Plan, pools: &Pools) -> Result<Ports, Failure> {
-        let nic = Port::by_name(&machine.eal, &config.nic.port).map_err(|e| match e {
-            lcore::Error::NoPort(name) => Failure::machine(format!(
-                "nic.port: there is no port {name}: EAL found no such device, and no EAL argument (--vdev={name},...) makes it"
-            )),
-            other => Failure::machine(other),
-        })?;
-        start(&nic, &nic_port(config.nic.mtu), pools)?;
-        let mac = nic.mac().map_err(Failure::machine)?;
-        let host = open(
-            machine,
-            &plan.host,
-            &config.host.interface,
-            Some(mac),
-            config.nic.mtu,
-            pools,
-        )?;
-        let mut tunnels = Vec::new();
-        for tunnel in &config.tunnels {
-            let kind = plan::kind(&tunnel.kind);
-            tunnels.push(open(machine, &kind, &tunnel.interface, None, tunnel.mtu, pools)?);
+impl Handle {
+    /// Leaves a message, and waits while the mailbox is full.
+    ///
+    /// # Errors
+    /// The worker does not read it.
+    pub fn send_patiently(&self, mut message: Message) -> Result<(), String> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            message = match self.mailbox.send(message) {
+                Ok(()) => return Ok(()),
+                Err(back) => back,
+            };
+            if Instant::now() > until {
+                return Err(format!("worker {}: it does not read its mailbox", self.cpu));
+            }
+            // It stops reading when nobody takes its answers.
+            self.mailbox.replies().for_each(drop);
+            std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(Ports { nic, host, tunnels })
     }
 
-    /// The ports with their part in the gateway, for tables.
-    pub fn named(&self) -> impl Iterator<Item = (&'static str, &Port)> {
-        let tunnels = self.tunnels.iter().map(|t| ("tunnel", t.port()));
-        [("nic", &self.nic), ("host", self.host.port())]
-            .into_iter()
-            .chain(tunnels)
-    }
-}
-
-/// The NIC port: one queue each way.
-fn nic_port(mtu: u16) -> PortConfig {
-    PortConfig {
-        rx_desc: RING,
-        tx_desc: RING,
-        mtu: Some(mtu),
-        ..PortConfig::default()
+    /// Waits until the worker has taken every message, not for ever.
+    pub fn wait_until_read(&self) {
+        let until = Instant::now() + PATIENCE;
+        while !self.mailbox.is_read() && Instant::now() < until {
+            self.mailbox.replies().for_each(drop);
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
-/// A host or tunnel port. No checksum offload: a virtio port that is asked for it lets the kernel hand over
-/// partial checksums (VIRTIO_NET_F_GUEST_CSUM), and its frames leave the NIC as they are.
-fn kernel_port(mtu: u16) -> PortConfig {
-    let config = nic_port(mtu);
-    PortConfig {
-        want: Want {
-            checksum: false,
-            ..config.want
-        },
-        ..config
-    }
-}
-
-/// Starts a port. What is off is said.
-fn start(port: &Port, config: &PortConfig, pools: &Pools) -> Result<(), Failure> {
-    let off = port.start(config, &pools.small).map_err(Failure::machine)?;
-    off.iter().for_each(|line| tracing::info!("{line}"));
-    Ok(())
-}
-
-fn open(
-    machine: &Machine,
-    kind: &Kind,
-    interface: &str,
-    mac: Option<[u8; 6]>,
-    mtu: u16,
-    pools: &Pools,
-) -> Result<Tunnel, Failure> {
-    let config = TunnelConfig {
-        kind: kind.clone(),
-        interface: interface.into(),
-        mac,
-        queue_size: RING,
-    };
-    let tunnel = Tunnel::open(&machine.eal, &config).map_err(Failure::machine)?;
-    start(tunnel.port(), &kernel_port(mtu), pools)?;
-    if tunnel.interface().is_some() {
-        tunnel.set_mtu(mtu).map_err(Failure::machine)?;
-        tunnel.set_up().map_err(Failure::machine)?;
-        let made_of = match tunnel.kind() {
-            Kind::VirtioUser => "virtio-user on /dev/vhost-net",
-            _ => "a TAP interface (net_tap)",
-        };
-        tracing::info!("{interface} is {made_of}, MTU {mtu}");
-    }
-    Ok(tunnel)
+/// What the worker needs to know of the tunnels, besides their queues.
+pub struct Tables {
+    /// In the order of the ports.
+    pub tunnels: Vec<nf_path::tunnel::Tunnel<Key>>,
+    /// Which datagrams are whose.
+    pub listeners: Listeners,
 }
 
 /// Starts the worker on `cpu`; when this returns, it polls.
 pub fn launch(
     machine: &Machine,
     config: &Config,
-    plan: &mut Plan,
+    plan: &Plan,
     ports: &Ports,
     pools: &Pools,
+    tables: Tables,
     cpu: usize,
 ) -> Result<Running, Failure> {
     let (sender, inbox) = mailbox();
     let counters = Arc::new(Counters::default());
     let sleep = Duration::from_micros(config.idle_sleep_us.into());
-    let mut parts = Parts {
-        nic: queues(&ports.nic, usize::from(config.nic.mtu) + HOST_HEADER)?,
-        host: Some(queues(
-            ports.host.port(),
-            usize::from(config.nic.mtu) + HOST_HEADER,
-        )?),
-        tunnels: Vec::new(),
-        tables: Vec::new(),
-        listeners: plan.listeners.clone(),
+    let longest = usize::from(config.nic.mtu) + HOST_HEADER;
+    let enabled = ports.nic.enabled().map_err(Failure::machine)?;
+    let mut tunnels = Vec::new();
+    for (tunnel, settings) in ports.tunnels.iter().zip(&config.tunnels) {
+        tunnels.push(queues(tunnel.port(), usize::from(settings.mtu) + HEADER_LEN)?);
+    }
+    let steering = Steering::mesh(1).pop();
+    let parts = Parts {
+        nic: queues(&ports.nic, longest)?,
+        outer: Nic {
+            mac: ports.nic.mac().map_err(Failure::machine)?,
+            mtu: config.nic.mtu,
+            checksums: enabled.tx_ipv4_checksum && enabled.tx_udp_checksum,
+        },
+        host: Some(queues(ports.host.port(), longest)?),
+        tunnels,
+        tables: tables.tunnels,
+        listeners: tables.listeners,
         tuning: plan.tuning,
+        last_heard: plan.last_heard,
         burst: usize::from(config.burst),
         idle_sleep: (!sleep.is_zero()).then_some(sleep),
         mailbox: inbox,
+        steering: steering.expect("one for one worker"),
+        pools: pools.clone(),
         counters: counters.clone(),
         cycles_per_ms: machine.eal.tsc_hz() / 1000,
     };
-    // Keys files are dropped, and so zeroised, as soon as their keys are expanded.
-    for ((tunnel, settings), keys) in ports.tunnels.iter().zip(&config.tunnels).zip(plan.keys.drain(..)) {
-        parts
-            .tunnels
-            .push(queues(tunnel.port(), usize::from(settings.mtu) + HEADER_LEN)?);
-        let peers = StaticPeers::new(&machine.imb, keys.as_ref(), Some(settings))?;
-        parts
-            .tables
-            .push(peers.table(destination(tunnel, settings)?)?.tunnel);
-    }
     let stop = Arc::new(AtomicBool::new(false));
     let handle = Handle {
         cpu,
@@ -191,13 +133,6 @@ pub fn launch(
     };
     let worker = poll(machine, parts, pools, config.nic.mtu, cpu, stop.clone())?;
     Ok(Running { handle, stop, worker })
-}
-
-/// Where delivered frames go: the configured next hop, else the interface itself.
-fn destination(tunnel: &Tunnel, settings: &TunnelSettings) -> Result<[u8; 6], Failure> {
-    settings
-        .next_hop
-        .map_or_else(|| tunnel.kernel_mac().map_err(Failure::machine), Ok)
 }
 
 /// The worker's thread.
@@ -240,21 +175,5 @@ impl Running {
     pub fn stop(self) -> Result<(), Failure> {
         self.stop.store(true, Ordering::Relaxed);
         self.worker.join().and_then(|done| done).map_err(Failure::machine)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kernel_is_not_invited_to_leave_checksums_partial() {
-        assert!(nic_port(1500).want.checksum);
-        let kernel = kernel_port(1400);
-        assert!(!kernel.want.checksum && kernel.want.scatter);
-        assert_eq!(
-            (kernel.mtu, kernel.rx_desc, kernel.tx_desc),
-            (Some(1400), RING, RING)
-        );
     }
 }

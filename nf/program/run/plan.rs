@@ -1,14 +1,20 @@
 //! What a gateway is to be, worked out of the configuration before the machine is asked for anything.
 
 use crate::program::exit::Failure;
+use crate::program::run::nic::AfPacket;
 use crate::program::sizing::Needs;
 use lcore::tunnel::Kind;
-use nf_control::{AutoOr, Config, KeysFile, Lcores, LookaheadScope, PortKind, Tunnel as TunnelConfig};
+use nf_control::{
+    AutoOr, Config, KeysFile, Lcores, LookaheadScope, Mode as ConfigMode, Mss, OutboundL2, PortKind,
+    Tunnel as TunnelConfig,
+};
 use nf_path::burst::MAX_TUNNELS;
 use nf_path::inbound::Tuning;
 use nf_path::inbound::classify::{Listeners, MAX_LISTENERS};
+use nf_path::tunnel::{Mode, MssClamp};
 use nf_state::{Lookahead, Scope};
-use std::net::SocketAddr;
+use nf_wire::mss::auto_mss_within;
+use std::net::{IpAddr, SocketAddr};
 
 /// Workers that this version runs: with one, every flow stays on it.
 pub const WORKERS: u32 = 1;
@@ -19,10 +25,14 @@ pub struct Plan {
     pub keys: Vec<Option<KeysFile>>,
     /// What the operator should hear, a line each.
     pub warnings: Vec<String>,
-    /// Which datagrams are whose.
-    pub listeners: Listeners,
+    /// Where the tunnels listen.
+    pub listen: Listen,
     /// Batching and lookahead.
     pub tuning: Tuning,
+    /// The interface behind the NIC port, where the kernel reads it too.
+    pub af_packet: Option<AfPacket>,
+    /// Whether a peer is answered the way it was last heard, on layer 2.
+    pub last_heard: bool,
     /// Packet buffers.
     pub mbufs: u32,
     /// Buffers for reassembled and scattered packets.
@@ -39,7 +49,7 @@ impl Plan {
     /// # Errors
     /// What the configuration asks for and this version does not do, or not so much of: one line, as wrong
     /// configuration.
-    pub fn new(config: &Config) -> Result<Plan, Failure> {
+    pub fn new(config: &Config, eal: &[String]) -> Result<Plan, Failure> {
         let keys = config.load_keys().map_err(Failure::usage)?;
         config.check_static_keys().map_err(Failure::usage)?;
         let mut warnings: Vec<String> = keys.iter().flatten().flat_map(|k| k.warnings.clone()).collect();
@@ -54,16 +64,23 @@ impl Plan {
                 "host.kind: \"kernel\" needs flow isolation, which is not there yet: use \"auto\", \"virtio-user\" or \"tap\"",
             ));
         }
+        let af_packet = AfPacket::of(eal, &config.nic.port);
+        if let Some(nic) = &af_packet {
+            nic.check_mtu(config.nic.mtu).map_err(Failure::usage)?;
+        }
         let needs = Needs {
             ports: 2 + config.tunnels.len() as u32,
             workers: WORKERS,
         };
         Ok(Plan {
-            listeners: listeners(config, &keys, &mut warnings)?,
+            listen: Listen::new(config, &keys, &mut warnings)?,
             tuning: Tuning {
                 batch: config.batch,
                 lookahead: lookahead(&config.lookahead),
             },
+            last_heard: config.nic.outbound_l2 == OutboundL2::LastHeard
+                || matches!(config.host.kind, PortKind::Ethdev(_)),
+            af_packet,
             mbufs: needs.mbufs(config.mbufs)?,
             large: needs.large(),
             workers: match &config.lcores {
@@ -87,6 +104,27 @@ pub fn kind(kind: &PortKind) -> Kind {
     }
 }
 
+/// Whether a tunnel has one peer or many.
+pub fn mode(mode: ConfigMode) -> Mode {
+    match mode {
+        ConfigMode::Mp => Mode::Mp,
+        ConfigMode::P2p => Mode::P2p,
+    }
+}
+
+/// The MSS clamp of a tunnel: as configured, or such that a full segment fits the NIC's MTU and the tunnel's.
+pub fn mss(tunnel: &TunnelConfig, nic_mtu: u16) -> Option<MssClamp> {
+    let max = match tunnel.mss {
+        Mss::Off => return None,
+        Mss::Value(max) => [[max; 2]; 2],
+        Mss::Auto => [false, true].map(|outer_v6| {
+            let limits = auto_mss_within(nic_mtu, outer_v6, tunnel.mtu);
+            [limits.v4, limits.v6]
+        }),
+    };
+    Some(MssClamp { max })
+}
+
 fn lookahead(config: &nf_control::Lookahead) -> Lookahead {
     let distance = match config.distance {
         AutoOr::Auto => Lookahead::default().distance,
@@ -99,34 +137,77 @@ fn lookahead(config: &nf_control::Lookahead) -> Lookahead {
     Lookahead { distance, scope }
 }
 
-fn listeners(
-    config: &Config,
-    keys: &[Option<KeysFile>],
-    warnings: &mut Vec<String>,
-) -> Result<Listeners, Failure> {
-    let mut listeners = Listeners::default();
-    for (i, (tunnel, keys)) in config.tunnels.iter().zip(keys).enumerate() {
-        let listen = listen(tunnel, keys.as_ref());
-        if listen.is_empty() {
-            warnings.push(format!(
-                "tunnel[{i}].listen: {} listens nowhere",
-                tunnel.interface
-            ));
-        }
-        for address in listen {
-            if address.ip().is_unspecified() {
-                return Err(Failure::usage(format!(
-                    "tunnel[{i}].listen: {address} is a wildcard, which is not there yet: name the addresses"
-                )));
+/// Where the tunnels listen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listen(Vec<(SocketAddr, u8)>);
+
+impl Listen {
+    /// What configuration and keys files say.
+    pub fn new(
+        config: &Config,
+        keys: &[Option<KeysFile>],
+        warnings: &mut Vec<String>,
+    ) -> Result<Listen, Failure> {
+        let mut all: Vec<(SocketAddr, u8)> = Vec::new();
+        for (i, (tunnel, keys)) in config.tunnels.iter().zip(keys).enumerate() {
+            let listen = listen(tunnel, keys.as_ref());
+            if listen.is_empty() {
+                warnings.push(format!(
+                    "tunnel[{i}].listen: {} listens nowhere",
+                    tunnel.interface
+                ));
             }
-            if !listeners.add(*address, i as u8) {
-                return Err(Failure::usage(format!(
-                    "tunnel[{i}].listen: {address} is one too many: at most {MAX_LISTENERS} listening addresses in all"
-                )));
+            for address in listen {
+                all.push((*address, i as u8));
             }
         }
+        let listen = Listen(all);
+        listen.listeners(&[]).map_err(Failure::usage)?;
+        Ok(listen)
     }
-    Ok(listeners)
+
+    /// Whether some address is a wildcard, so that the addresses of the host interface matter.
+    pub fn has_wildcard(&self) -> bool {
+        self.0.iter().any(|(a, _)| a.ip().is_unspecified())
+    }
+
+    /// The addresses for the workers. A wildcard means the host interface's `own` addresses of its family.
+    ///
+    /// # Errors
+    /// More than a worker can hold.
+    pub fn listeners(&self, own: &[IpAddr]) -> Result<Listeners, String> {
+        let mut listeners = Listeners::default();
+        for (address, tunnel) in self.expanded(own) {
+            if !listeners.add(address, tunnel) {
+                return Err(format!(
+                    "tunnel[{tunnel}].listen: {address} is one too many: at most {MAX_LISTENERS} listening addresses in all"
+                ));
+            }
+        }
+        Ok(listeners)
+    }
+
+    /// The address and port from which a remote is contacted first: the first one of its IP version.
+    pub fn local_for(&self, tunnel: u8, remote: SocketAddr, own: &[IpAddr]) -> Option<SocketAddr> {
+        self.expanded(own)
+            .find(|(a, t)| *t == tunnel && a.is_ipv4() == remote.is_ipv4())
+            .map(|(a, _)| a)
+    }
+
+    /// Named addresses first: they win over a wildcard with the same port.
+    fn expanded(&self, own: &[IpAddr]) -> impl Iterator<Item = (SocketAddr, u8)> {
+        let (wild, named): (Vec<_>, Vec<_>) =
+            self.0.iter().copied().partition(|(a, _)| a.ip().is_unspecified());
+        let of_wild = wild.into_iter().flat_map(|(address, tunnel)| {
+            let meant: Vec<_> = own
+                .iter()
+                .filter(|ip| ip.is_ipv4() == address.is_ipv4())
+                .map(|ip| (SocketAddr::new(*ip, address.port()), tunnel))
+                .collect();
+            meant
+        });
+        named.into_iter().chain(of_wild)
+    }
 }
 
 /// Where a tunnel listens: the keys file's word has the configuration's laid over it already.
@@ -142,7 +223,7 @@ mod tests {
 
     fn plan(text: &str) -> Result<Plan, Failure> {
         let config = Config::parse(text, "gw.toml", Path::new(""), []).expect("the text is valid");
-        Plan::new(&config)
+        Plan::new(&config, &[])
     }
 
     fn refused(text: &str) -> String {
@@ -168,14 +249,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_yet_is_refused() {
-        let wildcard = refused(&format!(
-            "{NIC}[[tunnel]]\ninterface = \"t0\"\nlisten = [\"[::]:1194\"]"
-        ));
-        assert!(
-            wildcard.starts_with("tunnel[0].listen: [::]:1194 is a wildcard"),
-            "{wildcard}"
+    fn the_clamp_is_what_the_nic_carries() {
+        let clamp = |mss: &str| {
+            let text = format!("{NIC}[[tunnel]]\ninterface = \"t0\"\nmss = {mss}\n");
+            let config = Config::parse(&text, "gw.toml", Path::new(""), []).unwrap();
+            super::mss(&config.tunnels[0], 1500).map(|c| c.max)
+        };
+        // 1500 - outer IP - UDP 8 - record 24 - inner IP - TCP 20
+        assert_eq!(clamp("\"auto\""), Some([[1408, 1388], [1388, 1368]]));
+        assert_eq!(clamp("1400"), Some([[1400; 2]; 2]));
+        assert_eq!(clamp("\"off\""), None);
+    }
+
+    #[test]
+    fn a_wildcard_means_the_host_interfaces_addresses() {
+        let text = "[[tunnel]]\ninterface = \"t0\"\nlisten = [\"0.0.0.0:1194\", \"192.0.2.9:5\"]\n\
+                    [[tunnel]]\ninterface = \"t1\"\nlisten = [\"[::]:1195\"]";
+        let listen = plan(&format!("{NIC}{text}")).unwrap().listen;
+        let own = ["192.0.2.1", "2001:db8::1"].map(|a| a.parse().unwrap());
+        let all: Vec<_> = listen.expanded(&own).map(|(a, t)| (a.to_string(), t)).collect();
+        let expected = [
+            ("192.0.2.9:5", 0),
+            ("192.0.2.1:1194", 0),
+            ("[2001:db8::1]:1195", 1),
+        ];
+        assert_eq!(all, expected.map(|(a, t)| (a.to_owned(), t)));
+        assert!(listen.has_wildcard());
+        let local = |tunnel, remote: &str| listen.local_for(tunnel, remote.parse().unwrap(), &own);
+        assert_eq!(
+            local(1, "[2001:db8::7]:9"),
+            Some("[2001:db8::1]:1195".parse().unwrap())
         );
+        assert_eq!(local(0, "[2001:db8::7]:9"), None);
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_refused() {
         let kernel = refused(&format!(
             "{NIC}[host]\nkind = \"kernel\"\n[[tunnel]]\ninterface = \"t0\"\nlisten = [\"192.0.2.1:1\"]"
         ));

@@ -1,0 +1,235 @@
+//! The kernel's tables that the gateway follows: routes, permanent neighbours and MTU of the tunnel interfaces,
+//! addresses, routes and neighbours of the host interface.
+
+use super::{Control, lock, routes};
+use lcore::mailbox::Message;
+use nf_kernel::Change;
+use nf_path::tunnel::Mode;
+use nf_state::{Binding, Update};
+use nf_wire::ether::{HEADER_LEN, peer_mac};
+use std::net::IpAddr;
+
+/// What has to be read anew from the kernel.
+#[derive(Default)]
+pub(super) struct Stale {
+    /// By tunnel: routes.
+    routes: Vec<bool>,
+    /// By tunnel: permanent neighbours.
+    neighbours: Vec<bool>,
+    /// By tunnel: the MTU.
+    mtu: Vec<bool>,
+    ways: bool,
+    listeners: bool,
+    /// Neighbours of the host interface.
+    hops: Vec<(u32, IpAddr)>,
+}
+
+impl Control<'_> {
+    pub(super) fn kernel_changes(&mut self) -> Stale {
+        let mut stale = Stale::none(self.tunnels.len());
+        for change in self.kernel.changes() {
+            match change {
+                Change::LinkChanged(link) => {
+                    if let Some(tunnel) = self.tunnel_of(link.index) {
+                        stale.tunnel(tunnel);
+                        stale.mtu[tunnel] |= u32::from(self.tunnels[tunnel].mtu) != link.mtu;
+                    }
+                    stale.ways |= self.host == Some(link.index);
+                }
+                Change::Address { address, .. } => {
+                    if let Some(tunnel) = self.tunnel_of(address.index) {
+                        stale.tunnel(tunnel);
+                    }
+                    if self.host == Some(address.index) {
+                        (stale.ways, stale.listeners) = (true, true);
+                    }
+                }
+                Change::RouteAdded(route) | Change::RouteRemoved(route) => {
+                    if let Some(tunnel) = self.tunnel_of(route.index) {
+                        stale.routes[tunnel] = true;
+                    }
+                    stale.ways |= self.host == Some(route.index);
+                }
+                Change::RouteReplaced { .. } => {
+                    stale.routes.fill(true);
+                    stale.ways = true;
+                }
+                Change::Neighbour(n) => stale.hops.push((n.index, n.address)),
+                Change::NeighbourRemoved { index, address } => stale.hops.push((index, address)),
+                Change::LinkRemoved { .. } => {}
+                Change::Overrun => {
+                    tracing::debug!("rtnetlink: changes were lost; all is read anew");
+                    return Stale::all(self.tunnels.len());
+                }
+            }
+        }
+        stale
+    }
+
+    fn tunnel_of(&self, index: u32) -> Option<usize> {
+        self.tunnels.iter().position(|t| t.index == Some(index))
+    }
+
+    /// Brings up to date what is stale. What fails is said and comes again with the next change.
+    pub(super) fn refresh(&mut self, stale: Stale) {
+        for tunnel in 0..self.tunnels.len() {
+            if stale.mtu[tunnel] {
+                self.refresh_mtu(tunnel);
+            }
+            if stale.neighbours[tunnel] {
+                self.put_neighbours(tunnel);
+            }
+            if stale.routes[tunnel] {
+                self.refresh_routes(tunnel);
+            }
+        }
+        if stale.listeners {
+            self.refresh_listeners();
+        }
+        let registry = self.registry.clone();
+        let registry = lock(&registry);
+        if stale.ways {
+            self.ways.resolve_all(&mut self.kernel.netlink, &registry);
+        }
+        let hops = stale
+            .hops
+            .iter()
+            .flat_map(|&(index, address)| self.ways.by_hop(index, address));
+        for peer in hops.collect::<Vec<_>>() {
+            self.ways.resolve(&mut self.kernel.netlink, &registry, peer);
+        }
+    }
+
+    /// The peers' VPN addresses as permanent neighbours: the kernel needs not ask for them, and its table of learned ones
+    /// is small. Setting a link down flushes them.
+    pub(super) fn put_neighbours(&mut self, tunnel: usize) {
+        let side = &self.tunnels[tunnel];
+        let (Some(index), Mode::Mp) = (side.index, side.mode) else {
+            return;
+        };
+        let registry = lock(&self.registry);
+        let peers = registry.tunnels[tunnel].peers.values();
+        let neighbours: Vec<_> = peers
+            .flat_map(|e| e.addresses.iter().map(|a| (*a, peer_mac(e.id))))
+            .collect();
+        match self.kernel.netlink.link_by_index(index) {
+            Ok(Some(link)) if link.up => {}
+            _ => return,
+        }
+        if let Err(e) = self.kernel.netlink.put_neighbours(index, &neighbours) {
+            tracing::warn!("{}: {e}", registry.tunnels[tunnel].interface);
+        }
+    }
+
+    pub(super) fn refresh_routes(&mut self, tunnel: usize) {
+        let kernel = match self.tunnels[tunnel].index.map(|i| self.kernel.netlink.routes(i)) {
+            Some(Ok(routes)) => routes,
+            Some(Err(e)) => return tracing::warn!("{e}"),
+            None => Vec::new(),
+        };
+        let registry = self.registry.clone();
+        let mut registry = lock(&registry);
+        let peers = &mut registry.tunnels[tunnel];
+        let wanted = routes::wanted(peers, &kernel);
+        for step in routes::steps(&peers.routes, &wanted) {
+            let interface = &peers.interface;
+            match step {
+                routes::Step::Add(prefix, peer) => {
+                    tracing::debug!("{interface}: {prefix} is peer {peer}'s");
+                    self.update(tunnel as u8, |_| Update::AddRoute { peer, prefix });
+                }
+                routes::Step::Remove(prefix, peer) => {
+                    tracing::debug!("{interface}: {prefix} is no longer peer {peer}'s");
+                    self.update(tunnel as u8, |_| Update::RemoveRoute { peer, prefix });
+                }
+            }
+        }
+        peers.routes = wanted;
+    }
+
+    /// Follows a tunnel interface's MTU that somebody changed.
+    fn refresh_mtu(&mut self, tunnel: usize) {
+        let port = &self.ports.tunnels[tunnel];
+        let name = port.interface().unwrap_or_default().to_owned();
+        match port.mirror_mtu() {
+            Ok(mtu) => {
+                tracing::info!("{name}: its MTU is {mtu} now");
+                self.tunnels[tunnel].mtu = mtu;
+                let longest = usize::from(mtu) + HEADER_LEN;
+                let tunnel = tunnel as u8;
+                self.send(|_| Message::Longest { tunnel, longest });
+            }
+            Err(e) => tracing::warn!("{name}: its MTU cannot be followed: {e}"),
+        }
+    }
+
+    fn refresh_listeners(&mut self) {
+        if !self.listen.has_wildcard() {
+            return;
+        }
+        let own = self.host_addresses();
+        match self.listen.listeners(&own) {
+            Ok(listeners) => self.send(|_| Message::Listen(Box::new(listeners.clone()))),
+            Err(e) => tracing::error!("{e}"),
+        }
+        self.bind_waiting(&own);
+    }
+
+    /// Binds the peers whose remote is configured and that could not be sent to for want of an address of ours: behind a
+    /// wildcard there is none until the host interface has one.
+    fn bind_waiting(&mut self, own: &[IpAddr]) {
+        let registry = self.registry.clone();
+        let registry = lock(&registry);
+        for (peer, entry) in registry.iter() {
+            let Some(remote) = entry.remote.filter(|_| entry.endpoint.read().is_none()) else {
+                continue;
+            };
+            let Some(local) = self.listen.local_for(peer.0, remote, own) else {
+                continue;
+            };
+            let way = None;
+            entry.endpoint.set(&Binding { remote, local, way });
+            let (peer_id, address) = (peer.1, (remote.ip(), remote.port()));
+            self.update(peer.0, |_| Update::BindAddress { peer: peer_id, address });
+            self.ways.resolve(&mut self.kernel.netlink, &registry, peer);
+        }
+    }
+
+    pub(super) fn host_addresses(&mut self) -> Vec<IpAddr> {
+        let Some(host) = self.host else { return Vec::new() };
+        match self.kernel.netlink.addresses(host) {
+            Ok(addresses) => addresses.into_iter().map(|a| a.address).collect(),
+            Err(e) => {
+                tracing::warn!("{e}");
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl Stale {
+    pub(super) fn none(tunnels: usize) -> Stale {
+        Stale {
+            routes: vec![false; tunnels],
+            neighbours: vec![false; tunnels],
+            mtu: vec![false; tunnels],
+            ..Stale::default()
+        }
+    }
+
+    pub(super) fn all(tunnels: usize) -> Stale {
+        Stale {
+            routes: vec![true; tunnels],
+            neighbours: vec![true; tunnels],
+            mtu: vec![false; tunnels],
+            ways: true,
+            listeners: true,
+            hops: Vec::new(),
+        }
+    }
+
+    /// Everything of one tunnel interface: the kernel does not tell what went with an address or a link.
+    fn tunnel(&mut self, tunnel: usize) {
+        (self.routes[tunnel], self.neighbours[tunnel]) = (true, true);
+    }
+}

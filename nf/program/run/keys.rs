@@ -1,0 +1,145 @@
+//! Static keys of a running gateway: packet ids are reserved in the state file before a key is used.
+
+use crate::program::exit::Failure;
+use crate::program::statics;
+use lcore::Imb;
+use lcore::imb::Key;
+use nf_control::StaticKey;
+use nf_control::id_store::{Fingerprint, IdStore};
+use nf_control::rekey::{KeyUse, RekeyWatch};
+use nf_state::{KeySlot, PacketIds};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A key in use.
+pub struct HeldKey {
+    /// Names the half that we send under, in the state file.
+    pub encrypt: Fingerprint,
+    /// Names the half that we receive under.
+    decrypt: Fingerprint,
+    /// The expanded key, shared with the workers.
+    pub slot: Arc<KeySlot<Key>>,
+    watch: RekeyWatch,
+}
+
+impl HeldKey {
+    /// Whether it is this key, with the same key id.
+    pub fn is(&self, key: &StaticKey) -> bool {
+        self.slot.key_id() == key.key_id
+            && self.encrypt == Fingerprint::of(key.cipher, &key.encrypt)
+            && self.decrypt == Fingerprint::of(key.cipher, &key.decrypt)
+    }
+
+    /// What should be said of its use since the last call.
+    pub fn notices(&mut self) -> Vec<String> {
+        let used = KeyUse {
+            next_id: self.slot.ids().next(),
+            sealed: self.slot.ids().used(),
+            opened: self.slot.opened().get(),
+        };
+        self.watch
+            .observe(used)
+            .map(|notice| notice.to_string())
+            .collect()
+    }
+}
+
+/// Makes and retires keys.
+pub struct Keys {
+    imb: Imb,
+    store: Option<IdStore>,
+    /// Whether the last reservation failed, which is said once.
+    failing: bool,
+}
+
+impl Keys {
+    /// Keys whose ids are reserved in this state file; None when there are no static keys.
+    pub fn new(imb: Imb, state_file: Option<&Path>) -> Result<Keys, Failure> {
+        let store = state_file
+            .map(IdStore::open)
+            .transpose()
+            .map_err(Failure::machine)?;
+        Ok(Keys {
+            imb,
+            store,
+            failing: false,
+        })
+    }
+
+    /// Expands keys, each with the name that errors call it by, after their first packet ids were reserved: one write
+    /// for all. In their order.
+    ///
+    /// # Errors
+    /// The state file could not be written, or two keys would send with the same nonces. No key is in use then.
+    pub fn make(&mut self, wanted: &[(String, &StaticKey)]) -> Result<Vec<HeldKey>, Failure> {
+        let Some(store) = &mut self.store else {
+            return match wanted {
+                [] => Ok(Vec::new()),
+                _ => Err(Failure::usage(
+                    "keys_file: static keys need insecure_static_keys = true and a state_file",
+                )),
+            };
+        };
+        let names = wanted
+            .iter()
+            .map(|(name, key)| (Fingerprint::of(key.cipher, &key.encrypt), name.clone()));
+        let ranges = store.claim_all(names).map_err(Failure::machine)?;
+        let mut keys = Vec::with_capacity(wanted.len());
+        for ((name, key), range) in wanted.iter().zip(ranges) {
+            if range.next >= PacketIds::END {
+                tracing::error!(
+                    "{name}: all its packet ids were used before: nothing can be sent under this key"
+                );
+            }
+            let ids = PacketIds::resume(range.next, range.end);
+            keys.push(HeldKey {
+                encrypt: Fingerprint::of(key.cipher, &key.encrypt),
+                decrypt: Fingerprint::of(key.cipher, &key.decrypt),
+                slot: statics::slot(&self.imb, key, ids)?,
+                watch: RekeyWatch::new(key.cipher),
+            });
+        }
+        Ok(keys)
+    }
+
+    /// Reserves more packet ids where they run low. What cannot be reserved is said once; the keys send what they have.
+    pub fn top_up<'k>(&mut self, keys: impl Iterator<Item = &'k HeldKey> + Clone) {
+        let Some(store) = &mut self.store else { return };
+        // Few keys, and rarely one that is low: that is found without the store.
+        let low = keys
+            .clone()
+            .any(|k| k.slot.ids().end() < PacketIds::END && k.slot.ids().end() - k.slot.ids().next() < LOW);
+        if !low {
+            return;
+        }
+        match store.top_up_all(keys.clone().map(|k| (k.encrypt, k.slot.ids().next()))) {
+            Ok(ends) => {
+                self.failing = false;
+                for (key, end) in ends {
+                    if let Some(held) = keys.clone().find(|k| k.encrypt == key) {
+                        held.slot.ids().extend_to(end);
+                    }
+                }
+            }
+            Err(e) if !self.failing => {
+                self.failing = true;
+                tracing::error!("packet ids cannot be reserved, sending will stop: {e}");
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Ends the use of keys: nothing is sent under them any more, and the ids that they did not use are given back.
+    pub fn retire<'k>(&mut self, keys: impl Iterator<Item = &'k HeldKey>) {
+        let unused: Vec<_> = keys.map(|k| (k.encrypt, k.slot.ids().retire())).collect();
+        let Some(store) = self.store.as_mut().filter(|_| !unused.is_empty()) else {
+            return;
+        };
+        if let Err(e) = store.settle(unused) {
+            tracing::warn!("packet ids that were reserved and not used are lost: {e}");
+        }
+    }
+}
+
+/// As the store has it: half of what is reserved at a time.
+const LOW: u64 = nf_control::id_store::CHUNK / 2;

@@ -1,0 +1,325 @@
+//! Two gateways, each in a network namespace with one CPU, joined by a veth pair that both read through net_af_packet.
+//!
+//! Peer `p` of the one is peer `p` of the other, with a UDP port of its own on both sides. The left side holds the VPN
+//! addresses 10.8.0.(10+p) and fd08::a`p`, the right one 10.8.0.(20+p) and fd08::b`p`; each has a route that chooses
+//! the source address which belongs to the same peer.
+
+#![allow(dead_code, reason = "no test uses all of it")]
+
+#[path = "pair/plan.rs"]
+mod plan;
+#[path = "relay.rs"]
+pub mod relay;
+
+use crate::gateway::{Gateway, Namespace, PATIENCE, Wire, can_make_interfaces, no_files_left, run, skip};
+pub use plan::{End, FIRST_PORT, Plan};
+use plan::{configuration, keys};
+use relay::Relay;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+/// The interface that a gateway's NIC port reads; the other side's is its veth peer.
+pub const NIC: &str = "nic0";
+/// The relay's interfaces, to the left side and to the right one.
+const BETWEEN: [&str; 2] = ["left0", "right0"];
+/// The kernel's side of a gateway's host port.
+pub const HOST: &str = "wan0";
+/// The kernel's side of a gateway's tunnel port.
+pub const TUNNEL: &str = "ovpn0";
+/// One of the two: a namespace and the gateway in it.
+pub struct Side {
+    /// Which one.
+    pub end: End,
+    /// The gateway. Before the namespace, so that it ends first.
+    pub gateway: Gateway,
+    /// Where all of it is.
+    pub namespace: Namespace,
+}
+
+/// Two gateways and what joins them; all of it goes away when dropped.
+pub struct Pair {
+    /// What is between, if not one veth pair: the relay, and the namespace that it is in. First, so that it ends before
+    /// the interfaces go.
+    middle: Option<(Relay, Namespace)>,
+    /// With CPU 0.
+    pub left: Side,
+    /// With CPU 1.
+    pub right: Side,
+    /// Whether IPv6 is outside.
+    pub outer_v6: bool,
+    /// Peers.
+    pub peers: u32,
+    /// Largest IP packet on the veth.
+    pub nic_mtu: u16,
+}
+
+impl Pair {
+    /// Runs a test with a pair, or prints why this machine cannot. Both are ready, with addresses on all interfaces.
+    pub fn test(name: &str, plan: &Plan, body: impl FnOnce(&mut Pair)) {
+        let made =
+            can_make_interfaces().and_then(|()| Ok([Namespace::new("left")?, Namespace::new("right")?]));
+        let namespaces = match made {
+            Ok(namespaces) => namespaces,
+            Err(why) => return skip(name, &why),
+        };
+        let mut pair = Pair::start(namespaces, plan);
+        body(&mut pair);
+        pair.end();
+    }
+
+    fn start(namespaces: [Namespace; 2], plan: &Plan) -> Pair {
+        let middle = join(&namespaces, plan);
+        let [left_keys, right_keys] = keys(plan);
+        let config = |end| configuration(plan, end);
+        let [left, right] = namespaces;
+        // Both at once: each takes its time to set up memory.
+        let one = Gateway::spawn_in(Some(&left), &config(End::Left), &left_keys, &[]);
+        let two = Gateway::spawn_in(Some(&right), &config(End::Right), &right_keys, &[]);
+        let side = |end, gateway: Gateway, namespace| {
+            let side = Side {
+                end,
+                gateway: gateway.ready(),
+                namespace,
+            };
+            side.set_addresses(plan.peers);
+            side
+        };
+        Pair {
+            left: side(End::Left, one, left),
+            right: side(End::Right, two, right),
+            outer_v6: plan.outer_v6,
+            peers: plan.peers,
+            nic_mtu: plan.nic_mtu,
+            middle,
+        }
+    }
+
+    /// A side.
+    pub fn side(&self, end: End) -> &Side {
+        match end {
+            End::Left => &self.left,
+            End::Right => &self.right,
+        }
+    }
+
+    /// Where the frames that a side sends arrive: the interface that is the veth peer of its NIC.
+    pub fn far_end(&self, end: End) -> (&Namespace, &'static str) {
+        match &self.middle {
+            None => (&self.side(end.other()).namespace, NIC),
+            Some((_, middle)) => (middle, BETWEEN[end.index()]),
+        }
+    }
+
+    /// Waits until an echo request of each peer of the left side is answered, in both families.
+    pub fn connected(&self) {
+        let until = Instant::now() + PATIENCE;
+        for (peer, v6) in (0..self.peers).flat_map(|peer| [(peer, false), (peer, true)]) {
+            while let Err(said) = self.left.ping(peer, v6, &["-c1", "-W1"]) {
+                let [left, right] = [&self.left, &self.right];
+                assert!(
+                    Instant::now() < until,
+                    "peer {peer} does not answer: {said}left {:?}\n{}right {:?}\n{}",
+                    left.losses(),
+                    left.gateway.stderr(),
+                    right.losses(),
+                    right.gateway.stderr()
+                );
+            }
+        }
+    }
+
+    /// SIGTERM to both: each ends within two seconds with status 0, and leaves no interface and no file.
+    pub fn end(self) {
+        drop(self.middle);
+        for side in [self.left, self.right] {
+            let Side {
+                gateway, namespace, ..
+            } = side;
+            let name = gateway.terminate();
+            no_files_left(&name);
+            let left = run(namespace.command("ip").args(["-o", "link"]));
+            assert!(!left.contains(HOST) && !left.contains(TUNNEL), "{left}");
+            let undo = Path::new("/run/ovpn-dpdk").join(format!("{name}.undo"));
+            assert!(!undo.exists(), "{} is left", undo.display());
+        }
+    }
+}
+
+impl Side {
+    /// A program to be run in the namespace.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.namespace.command(words[0]);
+        command.args(&words[1..]);
+        command
+    }
+
+    /// Runs a program in the namespace that has to succeed; what it printed.
+    pub fn run(&self, words: &[&str]) -> String {
+        run(&mut self.command(words))
+    }
+
+    /// Starts a program in the namespace.
+    pub fn spawn(&self, words: &[&str]) -> Background {
+        let mut command = self.command(words);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Background(Some(command.spawn().expect("ip was there before")))
+    }
+
+    /// Frames to and from an interface of the namespace, one by one.
+    pub fn wire(&self, interface: &str) -> Wire {
+        self.namespace.enter(|| Wire::of(interface))
+    }
+
+    /// Pings the other side's address of a peer, from the one that belongs to it here. The error is what was printed.
+    pub fn ping(&self, peer: u32, v6: bool, arguments: &[&str]) -> Result<String, String> {
+        let (from, to) = (
+            self.end.vpn(peer, v6).to_string(),
+            self.end.other().vpn(peer, v6).to_string(),
+        );
+        let mut command = self.command(&["ping", "-n", "-I", &from]);
+        let out = command
+            .args(arguments)
+            .arg(&to)
+            .output()
+            .expect("ip was there before");
+        let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+        if out.status.success() { Ok(said) } else { Err(said) }
+    }
+
+    /// Everything that may name a lost packet, now: the gateway's drops, what its ports missed, and what the kernel
+    /// could not give to the tunnel port; those that are not zero.
+    pub fn losses(&self) -> BTreeMap<String, u64> {
+        let mut losses = BTreeMap::new();
+        let drops = self.gateway.telemetry("/ovpn/drops");
+        for (reason, count) in drops.as_object().expect("an object") {
+            losses.insert(
+                reason.clone(),
+                count.as_u64().unwrap_or_else(|| panic!("{drops}")),
+            );
+        }
+        let ports = self.gateway.telemetry("/ethdev/list");
+        for port in ports.as_array().expect("an array") {
+            let name = self.gateway.telemetry(&format!("/ethdev/info,{port}"))["name"].clone();
+            let stats = self.gateway.telemetry(&format!("/ethdev/stats,{port}"));
+            for counter in ["imissed", "rx_nombuf"] {
+                let count = stats[counter].as_u64().unwrap_or_else(|| panic!("{stats}"));
+                losses.insert(format!("{} {counter}", name.as_str().expect("a name")), count);
+            }
+        }
+        let links = self.run(&["ip", "-j", "-s", "link", "show", TUNNEL]);
+        let links: Value = serde_json::from_str(&links).expect("ip -j prints JSON");
+        for direction in ["rx", "tx"] {
+            let count = links[0]["stats64"][direction]["dropped"].as_u64();
+            losses.insert(
+                format!("{TUNNEL} {direction}_dropped"),
+                count.unwrap_or_else(|| panic!("{links}")),
+            );
+        }
+        losses.retain(|_, count| *count > 0);
+        losses
+    }
+
+    /// Addresses of the interfaces, and routes that choose the source address which belongs to the peer.
+    fn set_addresses(&self, peers: u32) {
+        let set = |words: &str| {
+            self.run(&[&["ip"], &words.split(' ').collect::<Vec<_>>()[..]].concat());
+        };
+        let other = self.end.other();
+        for interface in [HOST, TUNNEL] {
+            set(&format!("link set {interface} up"));
+        }
+        set(&format!("address add {}/24 dev {HOST}", self.end.outer(false)));
+        set(&format!(
+            "address add {}/64 dev {HOST} nodad",
+            self.end.outer(true)
+        ));
+        for peer in 0..peers {
+            let (v4, v6) = (self.end.vpn(peer, false), self.end.vpn(peer, true));
+            set(&format!("address add {v4}/32 dev {TUNNEL}"));
+            set(&format!("address add {v6}/128 dev {TUNNEL} nodad"));
+            set(&format!(
+                "route add {}/32 dev {TUNNEL} src {v4}",
+                other.vpn(peer, false)
+            ));
+            set(&format!(
+                "route add {}/128 dev {TUNNEL} src {v6}",
+                other.vpn(peer, true)
+            ));
+        }
+    }
+}
+
+/// A program that runs beside the test; killed when dropped.
+pub struct Background(Option<Child>);
+
+impl Background {
+    /// Waits for its end, which has to be a success; what it printed.
+    pub fn finish(mut self) -> String {
+        let out = self
+            .0
+            .take()
+            .expect("taken once")
+            .wait_with_output()
+            .expect("a child");
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(
+            out.status.success(),
+            "{said}{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        said
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The veth pair, or two with a relay between.
+fn join(namespaces: &[Namespace; 2], plan: &Plan) -> Option<(Relay, Namespace)> {
+    let [left, right] = namespaces;
+    let Some(change) = &plan.relay else {
+        veth([(left, NIC), (right, NIC)], plan.nic_mtu);
+        return None;
+    };
+    let middle = Namespace::new("middle").expect("two were made before");
+    veth([(left, NIC), (&middle, BETWEEN[0])], plan.nic_mtu);
+    veth([(&middle, BETWEEN[1]), (right, NIC)], plan.nic_mtu);
+    let relay = Relay::start(&middle, BETWEEN, change.clone());
+    Some((relay, middle))
+}
+
+/// A veth pair: no addresses, no IPv6 of the kernel's own, no segmentation offload; all else at its defaults.
+fn veth(ends: [(&Namespace, &str); 2], mtu: u16) {
+    let [(here, one), (there, two)] = ends;
+    let words = format!(
+        "link add {one} netns {} type veth peer name {two} netns {}",
+        here.name(),
+        there.name()
+    );
+    run(Command::new("ip").args(words.split(' ')));
+    for (namespace, name) in ends {
+        namespace.enter(|| {
+            fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").expect("root may");
+        });
+        run(namespace
+            .command("ethtool")
+            .args(["-K", name, "tso", "off", "gso", "off"]));
+        run(namespace.command("ip").args(["link", "set", "lo", "up"]));
+        run(namespace
+            .command("ip")
+            .args(["link", "set", name, "mtu", &mtu.to_string(), "up"]));
+    }
+}
