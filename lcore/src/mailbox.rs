@@ -118,3 +118,64 @@ impl Mailbox {
         let _ = self.0.replies.push(reply);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ping(peer: u32) -> Message {
+        Message::Ping { tunnel: 0, peer }
+    }
+
+    fn float(peer: u32) -> Event {
+        let at = ([192, 0, 2, 1], 1194).into();
+        Event::Float {
+            peer,
+            remote: at,
+            local: at,
+        }
+    }
+
+    #[test]
+    fn messages_arrive_in_order_and_too_many_come_back() {
+        let (sender, mailbox) = mailbox();
+        let other = sender.clone();
+        for peer in 0..CAPACITY as u32 {
+            let from = if peer % 2 == 0 { &sender } else { &other };
+            assert!(from.send(ping(peer)).is_ok());
+        }
+        let refused = sender.send(ping(7777));
+        assert!(matches!(refused, Err(Message::Ping { peer: 7777, .. })));
+        for expected in 0..CAPACITY as u32 {
+            assert!(!sender.is_read());
+            assert!(matches!(mailbox.next(), Some(Message::Ping { peer, .. }) if peer == expected));
+        }
+        assert!(sender.is_read() && mailbox.next().is_none());
+        assert!(sender.send(ping(1)).is_ok(), "there is room again");
+    }
+
+    #[test]
+    fn messages_wait_while_there_is_no_room_for_a_reply() {
+        let (sender, mailbox) = mailbox();
+        for _ in 0..CAPACITY {
+            mailbox.reply(Reply::Listened(Box::default()));
+        }
+        assert!(sender.send(ping(1)).is_ok());
+        assert!(mailbox.next().is_none() && !sender.is_read());
+        assert!(sender.replies().next().is_some());
+        assert!(matches!(mailbox.next(), Some(Message::Ping { peer: 1, .. })));
+        assert_eq!(sender.replies().count(), CAPACITY - 1);
+    }
+
+    #[test]
+    fn events_arrive_in_order_and_too_many_come_back() {
+        let (sender, mailbox) = mailbox();
+        for peer in 0..EVENTS as u32 {
+            assert_eq!(mailbox.report(3, float(peer)), Ok(()));
+        }
+        assert_eq!(mailbox.report(3, float(9999)), Err(float(9999)));
+        let expected = (0..EVENTS as u32).map(|peer| (3, float(peer)));
+        assert!(sender.events().eq(expected));
+        assert_eq!(mailbox.report(0, float(1)), Ok(()), "there is room again");
+    }
+}

@@ -107,8 +107,12 @@ impl Worker {
         };
         let mut context = Context::new(parts.tables, imb, counters.clone());
         context.last_heard = parts.last_heard;
+        let mut inbound = Inbound::new(parts.listeners, tuning, reassembly, counters.clone());
+        if let Some(host) = &parts.host {
+            inbound.cut_for_host(host.longest);
+        }
         Worker {
-            inbound: Inbound::new(parts.listeners, tuning, reassembly, counters.clone()),
+            inbound,
             outbound: Outbound::new(
                 parts.outer,
                 lcores,
@@ -133,7 +137,8 @@ impl Worker {
         }
     }
 
-    /// Polls until `stop` is set, and then as long as there are frames, for a fifth of a second at most.
+    /// Polls until `stop` is set, and then as long as there are frames, for a fifth of a second at most; one of several
+    /// workers for all of that time.
     pub fn run(&mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             self.apply();
@@ -143,7 +148,12 @@ impl Worker {
             }
         }
         let end = cycles() + DRAIN_MS * self.cycles_per_ms;
-        while self.poll() > 0 && cycles() < end {}
+        // One of several may be given frames by the others as long as those go on.
+        let alone = self.steering.count() < 2;
+        while (self.poll() > 0 || !alone) && cycles() < end {}
+        // What the others steer here after this has nobody to seal it.
+        let left = self.steering.from().iter().map(|ring| std::iter::from_fn(|| ring.pop()).count());
+        self.counters.count(DropReason::SteerFull, left.sum::<usize>() as u64);
     }
 
     /// One poll of every port. Returns how many frames they had.
@@ -235,10 +245,9 @@ impl Worker {
             let received = self.tunnels[tunnel].rx.recv(&mut self.received, self.burst);
             if received > 0 {
                 frames += received;
-                let bytes: usize = self.received.iter().map(nf_path::buf::Buf::packet_len).sum();
+                let bytes = self.outbound(tunnel, now);
                 self.counters.tunnel_rx.add(received as u64);
-                self.counters.tunnel_rx_bytes.add(bytes as u64);
-                self.outbound(tunnel, now);
+                self.counters.tunnel_rx_bytes.add(bytes);
             }
         }
         frames
@@ -269,9 +278,9 @@ impl Worker {
         frames
     }
 
-    /// What was received of one tunnel: through the outbound path and out.
+    /// What was received of one tunnel: through the outbound path and out. Returns how many bytes it had.
     #[inline]
-    fn outbound(&mut self, tunnel: usize, now: Now) {
+    fn outbound(&mut self, tunnel: usize, now: Now) -> u64 {
         let at_most = self.at_most(tunnel);
         let mut outgoing = Outgoing {
             nic: &mut self.nic,
@@ -284,9 +293,9 @@ impl Worker {
             counters: &self.counters,
         };
         let (context, received) = (&mut self.context, &mut self.received);
-        self.outbound
-            .process(context, tunnel as u8, received, now, &mut outgoing);
+        let bytes = self.outbound.process(context, tunnel as u8, received, now, &mut outgoing);
         outgoing.flush();
+        bytes
     }
 
     /// How many frames of a tunnel may wait to be sent.

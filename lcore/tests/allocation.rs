@@ -6,9 +6,10 @@ mod rig;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use lcore::{Mbuf, Mempool};
 use nf_path::twin::craft::fragment_v4;
 use nf_path::verdict::DropReason;
-use rig::{Options, Rig, buffer, chain, frame, outer, record_of};
+use rig::{Options, Rig, buffer, chain, frame, kernels, outer, record_of};
 
 thread_local! {
     static COUNTING: Cell<bool> = const { Cell::new(false) };
@@ -73,6 +74,8 @@ fn nothing_is_allocated_between_rx_and_tx() {
         Options {
             host: Some(63),
             tunnel: 511,
+            nic: 511,
+            nic_mtu: 1500,
             ..Options::new("alloc")
         },
     );
@@ -94,33 +97,59 @@ fn nothing_is_allocated_between_rx_and_tx() {
             rig.tunnel();
             rig.host();
         }
-        for ring in [&mut rig.host_in, &mut rig.tunnel_in] {
-            rig::put(ring, (0..100).map(|_| buffer(&rig.small, &[0; 60])));
-        }
+        let small = rig.small.clone();
+        rig::put(&mut rig.host_in, (0..100).map(|_| buffer(&small, &[0; 60])));
+        rig::put(&mut rig.tunnel_in, outbound(&small));
         let worker = &mut rig.worker;
         let calls = calls(|| while worker.poll() > 0 {});
         assert!(
             round == 0 || calls == 0,
             "round {round}, from host and tunnel: {calls} calls of the allocator"
         );
+        rig.tunnel_out.drain();
         rig.nic_out.drain();
     }
+    everything_was_there(&rig);
+    rig.worker.give_up_fragments();
+    assert!(rig.counters.totals().dropped(DropReason::FragmentTimeout) > 0);
+    rig.finish();
+}
+
+/// What was looked at had all that it should have.
+fn everything_was_there(rig: &Rig) {
     let t = rig.counters.totals();
     for reason in [
         DropReason::BadTag,
         DropReason::ReplayDuplicate,
         DropReason::UnknownPeer,
         DropReason::TunnelFull,
+        DropReason::NicFull,
+        DropReason::UnknownMac,
+        DropReason::TunnelLength,
     ] {
         assert!(t.dropped(reason) > 0, "{reason:?} is among what was looked at");
     }
     assert!(
+        t.sealed > 0 && t.neighbour_replies > 0 && t.kernel_noise > 0 && t.fragments_tx > 0,
+        "{t:?}"
+    );
+    assert!(
         t.reassembled > 0 && t.keepalives > 0 && t.dropped(DropReason::HostFull) > 0,
         "{t:?}"
     );
-    rig.worker.give_up_fragments();
-    assert!(rig.counters.totals().dropped(DropReason::FragmentTimeout) > 0);
-    rig.finish();
+}
+
+/// Frames of every kind from the tunnel port, more than the NIC port takes.
+fn outbound(small: &Mempool) -> Vec<Mbuf> {
+    let (one, far) = (kernels(1, 1, 300), kernels(2, 1, 1480));
+    let whole = (0..256).map(|n| kernels(1 + n / 64, n, 100 + n as usize));
+    let rest = (0..400).map(|n| kernels(1 + n % 4, n, 60));
+    let wrong = [kernels(77, 1, 60), one[..20].to_vec(), vec![0; 60]];
+    let asked = (1..=4).map(rig::arp_request).chain([rig::arp_request(50)]);
+    let frames = whole.chain([far]).chain(wrong).chain(asked).chain(rest);
+    let mut buffers: Vec<_> = frames.map(|f| buffer(small, &f)).collect();
+    buffers.extend((0..8).map(|_| chain(small, &[&one[..40], &one[40..]])));
+    buffers
 }
 
 /// Bursts of every kind, with packet ids from `id` on.

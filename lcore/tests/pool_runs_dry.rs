@@ -6,11 +6,14 @@ mod rig;
 use std::path::Path;
 use std::sync::Arc;
 
+use lcore::buffers::Pools;
 use lcore::mailbox::mailbox;
 use lcore::reassembly::IpFrag;
+use lcore::steering::Steering;
 use lcore::worker::{Parts, Queues, Worker};
 use lcore::{Eal, Imb, Mempool, Port, PortConfig, RingPort};
 use nf_path::counters::Counters;
+use nf_path::outbound::Nic;
 use rig::{delivered, frame, inner};
 
 /// Buffers: as few as a full burst and what waits at the tunnel port.
@@ -58,14 +61,22 @@ impl Dry {
         let counters = Arc::new(Counters::default());
         let parts = Parts {
             nic: queues(&nic, &nic),
+            outer: Nic {
+                mac: rig::NIC,
+                mtu: 1500,
+                checksums: false,
+            },
             host: None,
             tunnels: vec![queues(&idle, tunnel.port())],
             tables: vec![rig::tunnel(&imb)],
-            listeners: rig::listeners(),
+            listeners: rig::listeners(&rig::LISTEN),
             tuning: rig::tuning(true),
+            last_heard: false,
             burst: 32,
             idle_sleep: None,
             mailbox: mailbox().1,
+            steering: Steering::mesh(1).pop().expect("one worker"),
+            pools: Pools::new(small.clone(), large.clone()),
             counters: counters.clone(),
             cycles_per_ms: eal.tsc_hz() / 1000,
         };

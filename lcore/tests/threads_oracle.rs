@@ -33,7 +33,7 @@ fn run(keys: &[Key], thread: u32, records: u32) {
         };
         let plain: Vec<u8> = (0..len).map(|b| (b as u32 * 7 + id) as u8).collect();
         let mut expected = plain.clone();
-        let tag = SoftAead::seal(&soft[which], &nonce, &aad, &mut expected);
+        let tag = SoftAead::seal_with(&soft[which], &nonce, &aad, &mut expected);
         let mut text = expected.clone();
         assert_eq!(
             imb.open(&keys[which], &nonce, &aad, &mut text),

@@ -17,7 +17,6 @@ fn what_a_port_does_not_take_is_counted_and_freed() {
     no_host(&eal);
     nic_full(&eal);
     nic_mtu(&eal);
-    no_outbound(&eal);
     more_for_the_host_than_a_burst(&eal);
 }
 
@@ -155,16 +154,6 @@ fn nic_full(eal: &Eal) {
     assert_eq!((t.host_rx, t.nic_tx, t.nic_rx), (8, 3, 0));
     let sent: Vec<_> = rig::taken(&mut rig.nic_out).iter().map(rig::bytes).collect();
     assert_eq!(sent, frames[..3], "unchanged");
-    rig.finish();
-}
-
-fn no_outbound(eal: &Eal) {
-    let mut rig = Rig::new(eal, Options::new("ob"));
-    let small = rig.small.clone();
-    put(&mut rig.tunnel_in, (0..300).map(|_| buffer(&small, &[0; 60])));
-    rig.poll();
-    assert_eq!(rig.drops(), [(DropReason::NoOutbound, 300)]);
-    assert_eq!(rig.counters.totals().tunnel_rx, 300);
     rig.finish();
 }
 

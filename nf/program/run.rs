@@ -69,7 +69,8 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
     let cycles_per_ms = machine.eal.tsc_hz() / 1000;
     let mut control =
         Control::new(prepared.control(workers.clone(), kernel, &ports, &plan, source, cycles_per_ms));
-    let answers = Gateway::new(workers, control.registry.clone(), plan.tuning, cycles_per_ms);
+    let all_pools = vec![pools.small.clone(), pools.large.clone()];
+    let answers = Gateway::new(workers, all_pools, control.registry.clone(), plan.tuning, cycles_per_ms);
     let serving = lcore::telemetry::serve(&machine.eal, answers::COMMANDS, Box::new(answers));
     let watched = match &serving {
         Ok(_) => {
@@ -88,7 +89,7 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
     let handle = worker.handle.clone();
     let stopped = worker.stop();
     control.end();
-    handle.mailbox.replies().for_each(drop);
+    handle.take_replies();
     if let Some(stats) = &mut stats {
         stats.print(&ports, &handle, true);
     }

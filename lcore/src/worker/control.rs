@@ -8,10 +8,17 @@ use crate::cycles;
 use crate::imb::Key;
 use crate::mailbox::{Message, Reply};
 
+/// Messages between two polls.
+pub const MESSAGES: usize = 64;
+
 impl Worker {
-    /// Applies what the control side sent. Between bursts, so no packet is in mid-batch.
+    /// Applies what the control side sent, so much of it at a time that the ports' rings do not fill meanwhile. Between
+    /// bursts, so no packet is in mid-batch.
     pub fn apply(&mut self) {
-        while let Some(message) = self.mailbox.next() {
+        for _ in 0..MESSAGES {
+            let Some(message) = self.mailbox.next() else {
+                return;
+            };
             match message {
                 Message::Tune(tuning) => {
                     self.inbound.tune(tuning);

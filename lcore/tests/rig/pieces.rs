@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lcore::reassembly::IpFrag;
 use lcore::{Eal, Imb, Mbuf, Mempool};
 use nf_path::burst::{Frames, Now, Outputs};
+use nf_path::context::Context;
 use nf_path::counters::{Counters, Totals};
 use nf_path::inbound::Inbound;
 use nf_path::twin::craft::{fragment_v4, fragment_v6};
@@ -16,7 +17,8 @@ use super::{HOST_MTU, LARGE_ROOM, buffer, bytes, inner, outer, outer_v6, record_
 /// The path with its books: every frame has one end, and every buffer comes back.
 pub struct Bed {
     /// The path under test.
-    pub path: Inbound<Mbuf, Imb, IpFrag>,
+    pub path: Inbound<Mbuf, IpFrag>,
+    context: Context<Imb>,
     /// What it counts.
     pub counters: Arc<Counters>,
     /// Ordinary buffers.
@@ -46,10 +48,11 @@ impl Bed {
         let large = pool("large", large, LARGE_ROOM).expect("a pool");
         let fragments = IpFrag::new(eal, large.clone(), small.clone(), HOST_MTU).expect("a table");
         let counters = Arc::new(Counters::default());
-        let path = super::path(fragments, counters.clone());
+        let (path, context) = super::path(fragments, counters.clone());
         // The table takes an entry whose time is 0 for a free one, so the clock does not begin there.
         Bed {
             path,
+            context,
             counters,
             small,
             large,
@@ -72,8 +75,8 @@ impl Bed {
             .into_iter()
             .map(|f| buffer(&self.small, f.as_ref()))
             .collect();
-        let mut out = Outputs::new(1);
-        self.path.process(&mut rx, self.now(), &mut out);
+        let (now, mut out) = (self.now(), Outputs::new(1));
+        self.path.process(&mut self.context, &mut rx, now, &mut out);
         assert!(rx.is_empty());
         let tunnel = out.tunnels[0].iter().map(bytes).collect();
         Out {

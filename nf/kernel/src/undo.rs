@@ -104,23 +104,24 @@ impl Undo {
         let mut left = Vec::new();
         file.read_to_end(&mut left).map_err(fail)?;
         let (actions, mut warnings) = parse(&left, &path);
-        warnings.extend(perform(&actions));
-        file.set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.sync_all())
-            .map_err(fail)?;
+        let failed = perform(actions);
+        warnings.extend(failed.iter().map(|(_, warning)| warning.clone()));
+        file.set_len(0).and_then(|()| file.rewind()).map_err(fail)?;
         // The file's name has to last as well as what is in it.
         File::open(folder)
             .and_then(|folder| folder.sync_all())
             .map_err(fail)?;
-        Ok((
-            Undo {
-                file,
-                path,
-                actions: Vec::new(),
-            },
-            warnings,
-        ))
+        let mut undo = Undo {
+            file,
+            path,
+            actions: Vec::new(),
+        };
+        // What could not be undone is tried again at the end, and by the next start. The last was tried first.
+        for (action, _) in failed.into_iter().rev() {
+            undo.record(action)?;
+        }
+        undo.file.sync_all().map_err(fail)?;
+        Ok((undo, warnings))
     }
 
     /// Notes how to undo a change that the caller is about to make, and synchronises the file.
@@ -180,7 +181,8 @@ impl Undo {
     /// Undoes all changes, the last first, and removes the file. Returns one line for each that could not be undone.
     #[must_use = "what could not be undone has to be told"]
     pub fn perform(self) -> Vec<String> {
-        let mut warnings = perform(&self.actions);
+        let failed = perform(self.actions);
+        let mut warnings: Vec<String> = failed.into_iter().map(|(_, warning)| warning).collect();
         if let Err(e) = fs::remove_file(&self.path) {
             warnings.push(Error::io(format!("remove {}", self.path.display()), e).to_string());
         }
@@ -188,10 +190,13 @@ impl Undo {
     }
 }
 
-/// Undoes the actions, the last first; one line for each that failed.
-fn perform(actions: &[Action]) -> Vec<String> {
-    let failed = actions.iter().rev().filter_map(|action| action.perform().err());
-    failed.map(|e| format!("not undone: {e}")).collect()
+/// Undoes the actions, the last first; those that failed, each with a line that says why.
+fn perform(actions: Vec<Action>) -> Vec<(Action, String)> {
+    let failed = actions.into_iter().rev().filter_map(|action| {
+        let error = action.perform().err()?;
+        Some((action, format!("not undone: {error}")))
+    });
+    failed.collect()
 }
 
 /// Opens the file and locks it for as long as it is open.

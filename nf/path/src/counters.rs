@@ -168,7 +168,7 @@ counters! {
     checksums_completed,
     /// Super-frames that were cut into segments.
     segmented,
-    /// Frames handed to the lcore that seals for their peer.
+    /// Frames for the lcore that seals for their peer, `steer_full` ones included.
     steered,
     /// Endpoints that moved to where an authentic record came from.
     floats,

@@ -63,6 +63,8 @@ pub struct Inbound<B: Buf, F> {
     listeners: Listeners,
     lookahead: Lookahead,
     fragments: F,
+    /// The longest frame that the host port takes, in bytes.
+    host_longest: usize,
     counters: Arc<Counters>,
 }
 
@@ -77,8 +79,15 @@ impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
             listeners,
             lookahead: tuning.lookahead,
             fragments,
+            host_longest: usize::MAX,
             counters,
         }
+    }
+
+    /// The longest frame that the host port takes, in bytes from the Ethernet header on: longer IPv4 packets for it are
+    /// fragmented. Without this call none are.
+    pub fn cut_for_host(&mut self, longest: usize) {
+        self.host_longest = longest;
     }
 
     /// Takes all frames of `rx` through the path. When it returns, `rx` is empty and every frame is in `out`, waits

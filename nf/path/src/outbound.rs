@@ -109,7 +109,8 @@ impl<B: Buf, P: Buffers<B>> Outbound<B, P> {
 
     /// Takes all frames of `rx`, which come from the port of this tunnel (an index into [`Context::tunnels`]) or were
     /// steered here, through the path. When it returns, `rx` is empty and every frame was given to `sink` or was freed
-    /// and counted. The frames that came are not counted here ([`Counters::tunnel_rx`]).
+    /// and counted. Returns the bytes of the frames that came, which are not counted here ([`Counters::tunnel_rx_bytes`]):
+    /// steered ones were counted where they came from.
     pub fn process<A: Aead, S: Sink<B>>(
         &mut self,
         cx: &mut Context<A>,
@@ -117,13 +118,14 @@ impl<B: Buf, P: Buffers<B>> Outbound<B, P> {
         rx: &mut Frames<B>,
         now: Now,
         sink: &mut S,
-    ) {
+    ) -> u64 {
         let tunnel = &cx.tunnels[usize::from(tunnel)];
         let mut runs = Runs::new_const();
         let mut work = Work::new(self, tunnel, &mut cx.aead, now, sink, &mut runs);
         work.sort(rx);
         work.flush();
         work.count();
+        work.tally.bytes
     }
 
     /// Sends a keepalive to a peer through the same stages; nothing when there is no such peer. It is sealed here,

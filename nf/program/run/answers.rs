@@ -5,6 +5,7 @@ mod peers;
 use crate::program::run::control::lock;
 use crate::program::run::gateway::Handle;
 use crate::program::run::registry::Registry;
+use lcore::Mempool;
 use lcore::mailbox::Message;
 use lcore::telemetry::{Answer, Answers, Value};
 use nf_path::counters::{Histogram, Totals};
@@ -34,6 +35,10 @@ pub const COMMANDS: &[(&CStr, &CStr)] = &[
         c"Peers with their counters, 40 at a time. Parameters: TUNNEL,FROM, as \"next\" says (none: the first page)",
     ),
     (
+        c"/ovpn/pools",
+        c"Buffers of each pool: \"name\", \"size\" and how many are \"free\". Takes no parameters",
+    ),
+    (
         c"/ovpn/set",
         c"Says or sets what is in force. Parameters: batch=on|off,lookahead=0..16 (each optional)",
     ),
@@ -45,21 +50,25 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Who answers: what it needs of the gateway.
 pub struct Gateway {
     workers: Vec<Handle>,
+    pools: Vec<Arc<Mempool>>,
     registry: Arc<Mutex<Registry>>,
     tuning: Tuning,
     cycles_per_ms: u64,
 }
 
 impl Gateway {
-    /// For these workers, which start with this tuning, and these peers. `cycles_per_ms`: of the time-stamp counter.
+    /// For these workers, which start with this tuning, their pools, and these peers. `cycles_per_ms`: of the time-stamp
+    /// counter.
     pub fn new(
         workers: Vec<Handle>,
+        pools: Vec<Arc<Mempool>>,
         registry: Arc<Mutex<Registry>>,
         tuning: Tuning,
         cycles_per_ms: u64,
     ) -> Gateway {
         Gateway {
             workers,
+            pools,
             registry,
             tuning,
             cycles_per_ms,
@@ -110,6 +119,18 @@ impl Gateway {
         ]
     }
 
+    /// What a port's ring or reassembly holds is not free.
+    fn pools(&self) -> Answer {
+        let numbers =
+            |of: fn(&Mempool) -> u32| Value::Numbers(self.pools.iter().map(|p| of(p).into()).collect());
+        let names = self.pools.iter().map(|pool| pool.name().to_owned()).collect();
+        vec![
+            ("name".into(), Value::Texts(names)),
+            ("size".into(), numbers(Mempool::capacity)),
+            ("free".into(), numbers(Mempool::available)),
+        ]
+    }
+
     fn set(&mut self, parameters: &str) -> Result<Answer, String> {
         let wanted = changes(parameters, self.tuning)?;
         for worker in &self.workers {
@@ -142,6 +163,7 @@ impl Answers for Gateway {
             "/ovpn/lcores" => Ok(self.lcores()),
             "/ovpn/drops" => Ok(self.drops()),
             "/ovpn/batches" => Ok(self.batches()),
+            "/ovpn/pools" => Ok(self.pools()),
             _ => Err(format!("{command} is unknown")),
         };
         answer.unwrap_or_else(|why| vec![("error".into(), Value::Text(why))])
@@ -204,9 +226,10 @@ mod tests {
             cpu,
             counters: Arc::new(Counters::default()),
             mailbox: mailbox().0,
+            stuck: Arc::default(),
         };
         let registry = Arc::new(Mutex::new(Registry { tunnels: Vec::new() }));
-        Gateway::new(cpus.iter().map(handle).collect(), registry, TUNING, 1)
+        Gateway::new(cpus.iter().map(handle).collect(), Vec::new(), registry, TUNING, 1)
     }
 
     fn value(answer: &Answer, name: &str) -> Value {
@@ -275,7 +298,7 @@ mod tests {
     #[test]
     fn names_are_such_that_telemetry_takes_them() {
         let mut gateway = gateway(&[0]);
-        for command in ["/ovpn/lcores", "/ovpn/drops", "/ovpn/batches"] {
+        for command in ["/ovpn/lcores", "/ovpn/drops", "/ovpn/batches", "/ovpn/pools"] {
             for (name, _) in gateway.answer(command, "") {
                 assert!(
                     name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'),

@@ -1,6 +1,7 @@
 //! The control side while packets flow: events of the workers, timers, the kernel's tables, packet ids.
 
 mod mirror;
+mod peers;
 mod reload;
 mod routes;
 mod ways;
@@ -12,11 +13,12 @@ use crate::program::run::plan::Listen;
 use crate::program::run::ports::Ports;
 use crate::program::run::registry::{PeerRef, Registry};
 use lcore::imb::Key;
-use lcore::mailbox::{Message, Reply};
+use lcore::mailbox::Message;
 use mirror::Stale;
-use nf_control::timers::{Action, PeerTimers};
+use nf_control::timers::PeerTimers;
 use nf_path::tunnel::Mode;
-use nf_state::{Event, Millis, Update};
+use nf_state::{Millis, Update};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use ways::Ways;
@@ -46,6 +48,8 @@ pub struct Control<'g> {
     host: Option<u32>,
     listen: Listen,
     timers: PeerTimers<PeerRef>,
+    /// Keepalives that are due and that no mailbox had room for.
+    pings: VecDeque<PeerRef>,
     ways: Ways,
     cycles_per_ms: u64,
     next: Instant,
@@ -95,6 +99,7 @@ impl<'g> Control<'g> {
             host: parts.host,
             listen: parts.listen,
             timers: PeerTimers::new(),
+            pings: VecDeque::new(),
             cycles_per_ms: parts.cycles_per_ms,
             next: Instant::now() + EVERY,
             reloading: parts.source,
@@ -124,6 +129,7 @@ impl<'g> Control<'g> {
         if Instant::now() >= self.next {
             self.next = Instant::now() + EVERY;
             self.look_at_keys();
+            self.bind_moved();
             let registry = lock(&registry);
             for peer in self.ways.unresolved(&registry) {
                 self.ways.resolve(&mut self.kernel.netlink, &registry, peer);
@@ -132,10 +138,8 @@ impl<'g> Control<'g> {
     }
 
     /// After the workers have ended: no key is used any more, and the kernel is as it was.
-    pub fn end(mut self) {
+    pub fn end(self) {
         self.take_replies();
-        let registry = lock(&self.registry);
-        self.keys.retire(registry.keys());
     }
 
     fn now(&self) -> Millis {
@@ -144,107 +148,7 @@ impl<'g> Control<'g> {
 
     /// Peers and keys that came back are dropped here: zeroised and freed off the fast path.
     fn take_replies(&self) {
-        for worker in &self.workers {
-            for reply in worker.mailbox.replies() {
-                if let Reply::Rejected(rejected) = reply {
-                    tracing::warn!("worker {}: {rejected}", worker.cpu);
-                }
-            }
-        }
-    }
-
-    fn take_events(&mut self) {
-        let workers = self.workers.clone();
-        for (tunnel, event) in workers.iter().flat_map(|w| w.mailbox.events()) {
-            self.event(tunnel, event);
-        }
-    }
-
-    fn event(&mut self, tunnel: u8, event: Event) {
-        let registry = self.registry.clone();
-        let mut registry = lock(&registry);
-        match event {
-            Event::Float { peer, remote, local } => {
-                let named = (tunnel, peer);
-                tracing::info!(
-                    "{}: its address is {remote} now, ours {local}",
-                    registry.name(named)
-                );
-                let Some(entry) = registry.get_mut(named) else {
-                    return;
-                };
-                entry.heard = entry
-                    .endpoint
-                    .read()
-                    .filter(|b| b.remote == remote)
-                    .and_then(|b| b.way);
-                let address = (remote.ip(), remote.port());
-                self.send(|_| Message::Table(tunnel, Update::BindAddress { peer, address }));
-                self.ways.resolve(&mut self.kernel.netlink, &registry, named);
-            }
-            Event::FloatHeld { peer, remote, holder } => tracing::warn!(
-                "{}: heard from {remote}, which is the address of peer {holder}: not taken over while that peer has it",
-                registry.name((tunnel, peer))
-            ),
-        }
-    }
-
-    /// Keepalives that are due, and peers that are gone.
-    fn run_timers(&mut self) {
-        let registry = self.registry.clone();
-        let registry = lock(&registry);
-        let totals = |peer| registry.get(peer).map(|e| e.totals()).unwrap_or_default();
-        let due = self
-            .timers
-            .poll(self.now(), |p| totals(p).last_sent, |p| totals(p).last_recv);
-        let silent: Vec<_> = due
-            .iter()
-            .filter_map(|action| match action {
-                Action::Expire(peer) => Some(*peer),
-                Action::Ping(_) => None,
-            })
-            .collect();
-        for action in due {
-            if let Action::Ping((tunnel, peer)) = action {
-                let owner = nf_path::outbound::owner(peer, self.workers.len() as u8);
-                let worker = &self.workers[usize::from(owner)];
-                // A full mailbox: the timer comes back after another interval.
-                let _ = worker.mailbox.send(Message::Ping { tunnel, peer });
-            }
-        }
-        drop(registry);
-        for peer in silent {
-            self.expire(peer);
-        }
-    }
-
-    fn expire(&mut self, peer: PeerRef) {
-        let registry = self.registry.clone();
-        let mut registry = lock(&registry);
-        let seconds = registry.get(peer).and_then(|e| e.keepalive).map_or(0, |k| k.1);
-        tracing::warn!("{}: nothing heard for {seconds} s: removed", registry.name(peer));
-        self.remove(&mut registry, peer);
-    }
-
-    /// Takes a peer out of the workers' tables, the kernel's and the registry.
-    fn remove(&mut self, registry: &mut Registry, (tunnel, id): PeerRef) {
-        self.timers.remove((tunnel, id));
-        let side = &self.tunnels[usize::from(tunnel)];
-        let Some(entry) = registry.tunnels[usize::from(tunnel)].peers.remove(&id) else {
-            return;
-        };
-        registry.tunnels[usize::from(tunnel)]
-            .routes
-            .retain(|_, peer| *peer != id);
-        self.keys.retire(entry.keys.iter());
-        self.send(|_| Message::Table(tunnel, Update::RemovePeer(id)));
-        if let (Some(index), Mode::Mp) = (side.index, side.mode)
-            && let Err(e) = self.kernel.netlink.remove_neighbours(index, &entry.addresses)
-        {
-            tracing::debug!("{e}");
-        }
-        self.ways
-            .resolve(&mut self.kernel.netlink, registry, (tunnel, id));
+        self.workers.iter().for_each(Handle::take_replies);
     }
 
     /// A line for each limit that a key has come to.

@@ -5,7 +5,7 @@ use crate::program::run::plan::Plan;
 use crate::program::run::ports::Ports;
 use crate::program::setup::{Machine, Pools, queues};
 use lcore::imb::Key;
-use lcore::mailbox::{Message, Sender, mailbox};
+use lcore::mailbox::{Message, Reply, Sender, mailbox};
 use lcore::reassembly::IpFrag;
 use lcore::steering::Steering;
 use lcore::worker::{Parts, Worker};
@@ -35,6 +35,8 @@ pub struct Handle {
     pub counters: Arc<Counters>,
     /// Where it takes changes from.
     pub mailbox: Sender,
+    /// Whether it did not read its mailbox in time.
+    pub stuck: Arc<AtomicBool>,
 }
 
 /// A worker that runs.
@@ -46,7 +48,7 @@ pub struct Running {
 }
 
 impl Handle {
-    /// Leaves a message, and waits while the mailbox is full.
+    /// Leaves a message, and waits while the mailbox is full; not again once it waited in vain.
     ///
     /// # Errors
     /// The worker does not read it.
@@ -57,11 +59,12 @@ impl Handle {
                 Ok(()) => return Ok(()),
                 Err(back) => back,
             };
-            if Instant::now() > until {
+            if self.stuck.load(Ordering::Relaxed) || Instant::now() > until {
+                self.stuck.store(true, Ordering::Relaxed);
                 return Err(format!("worker {}: it does not read its mailbox", self.cpu));
             }
             // It stops reading when nobody takes its answers.
-            self.mailbox.replies().for_each(drop);
+            self.take_replies();
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -69,9 +72,19 @@ impl Handle {
     /// Waits until the worker has taken every message, not for ever.
     pub fn wait_until_read(&self) {
         let until = Instant::now() + PATIENCE;
-        while !self.mailbox.is_read() && Instant::now() < until {
-            self.mailbox.replies().for_each(drop);
+        while !self.mailbox.is_read() && !self.stuck.load(Ordering::Relaxed) && Instant::now() < until {
+            self.take_replies();
             std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Peers and keys that came back are dropped here: zeroised and freed off the fast path. What could not be done is
+    /// said.
+    pub fn take_replies(&self) {
+        for reply in self.mailbox.replies() {
+            if let Reply::Rejected(rejected) = reply {
+                tracing::warn!("worker {}: {rejected}", self.cpu);
+            }
         }
     }
 }
@@ -130,6 +143,7 @@ pub fn launch(
         cpu,
         counters,
         mailbox: sender,
+        stuck: Arc::default(),
     };
     let worker = poll(machine, parts, pools, config.nic.mtu, cpu, stop.clone())?;
     Ok(Running { handle, stop, worker })

@@ -4,6 +4,7 @@ use crate::program::exit::Failure;
 use crate::program::run::nic::AfPacket;
 use nf_kernel::{Change, Monitor, Netlink, Undo, sysctl};
 use nf_path::tunnel::Mode;
+use std::net::IpAddr;
 
 /// The kernel as the gateway reaches it. What has to be undone is undone when it is dropped; after a kill, by the next
 /// start.
@@ -35,6 +36,15 @@ impl Kernel {
             .ok_or_else(|| Failure::machine(format!("there is no interface {interface}")))
     }
 
+    /// The source address that the kernel would take to an address, by this interface.
+    pub fn source_to(&mut self, interface: u32, remote: IpAddr) -> Option<IpAddr> {
+        self.netlink
+            .route_to(remote, Some(interface))
+            .ok()
+            .flatten()?
+            .prefsrc
+    }
+
     /// What has changed since the last call. A failure is logged, and everything is to be read anew then.
     pub fn changes(&mut self) -> Vec<Change> {
         self.monitor.changes().unwrap_or_else(|e| {
@@ -57,12 +67,18 @@ impl Kernel {
             .for_each(|line| tracing::warn!("{line}"));
         let addresses = self.netlink.addresses(link.index).map_err(Failure::machine)?;
         for address in addresses {
-            if !matches!(address.address, std::net::IpAddr::V6(a) if a.is_unicast_link_local()) {
-                tracing::warn!(
-                    "{} has the address {}, where the kernel hears nothing from now on: addresses belong to the host interface",
-                    nic.interface,
-                    address.address
-                );
+            let (interface, address) = (&nic.interface, address.address);
+            match address {
+                IpAddr::V6(a) if a.is_unicast_link_local() => {}
+                // Turning IPv6 off deletes it, and turning it on again does not bring it back.
+                IpAddr::V6(_) => {
+                    return Err(Failure::machine(format!(
+                        "{interface} has the address {address}, which would be lost: addresses belong to the host interface"
+                    )));
+                }
+                IpAddr::V4(_) => tracing::warn!(
+                    "{interface} has the address {address}, where the kernel hears nothing from now on: addresses belong to the host interface"
+                ),
             }
         }
         let Some(undo) = &mut self.undo else { return Ok(()) };

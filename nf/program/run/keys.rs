@@ -8,6 +8,7 @@ use nf_control::StaticKey;
 use nf_control::id_store::{Fingerprint, IdStore};
 use nf_control::rekey::{KeyUse, RekeyWatch};
 use nf_state::{KeySlot, PacketIds};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,6 +49,10 @@ impl HeldKey {
 pub struct Keys {
     imb: Imb,
     store: Option<IdStore>,
+    /// Keys that may send.
+    live: HashMap<Fingerprint, Arc<KeySlot<Key>>>,
+    /// Keys that send nothing more, each with the first id that was not used.
+    stopped: Vec<(Fingerprint, u64)>,
     /// Whether the last reservation failed, which is said once.
     failing: bool,
 }
@@ -62,6 +67,8 @@ impl Keys {
         Ok(Keys {
             imb,
             store,
+            live: HashMap::new(),
+            stopped: Vec::new(),
             failing: false,
         })
     }
@@ -80,6 +87,13 @@ impl Keys {
                 )),
             };
         };
+        for (name, key) in wanted {
+            if Fingerprint::of(key.cipher, &key.encrypt) == Fingerprint::of(key.cipher, &key.decrypt) {
+                return Err(Failure::usage(format!(
+                    "{name}: encrypt and decrypt are the same: both ends would send with the same nonces"
+                )));
+            }
+        }
         let names = wanted
             .iter()
             .map(|(name, key)| (Fingerprint::of(key.cipher, &key.encrypt), name.clone()));
@@ -92,10 +106,13 @@ impl Keys {
                 );
             }
             let ids = PacketIds::resume(range.next, range.end);
+            let encrypt = Fingerprint::of(key.cipher, &key.encrypt);
+            let slot = statics::slot(&self.imb, key, ids)?;
+            self.live.insert(encrypt, slot.clone());
             keys.push(HeldKey {
-                encrypt: Fingerprint::of(key.cipher, &key.encrypt),
+                encrypt,
                 decrypt: Fingerprint::of(key.cipher, &key.decrypt),
-                slot: statics::slot(&self.imb, key, ids)?,
+                slot,
                 watch: RekeyWatch::new(key.cipher),
             });
         }
@@ -106,9 +123,10 @@ impl Keys {
     pub fn top_up<'k>(&mut self, keys: impl Iterator<Item = &'k HeldKey> + Clone) {
         let Some(store) = &mut self.store else { return };
         // Few keys, and rarely one that is low: that is found without the store.
-        let low = keys
-            .clone()
-            .any(|k| k.slot.ids().end() < PacketIds::END && k.slot.ids().end() - k.slot.ids().next() < LOW);
+        let low = keys.clone().any(|k| {
+            k.slot.ids().end() < PacketIds::END
+                && k.slot.ids().end().saturating_sub(k.slot.ids().next()) < LOW
+        });
         if !low {
             return;
         }
@@ -129,15 +147,38 @@ impl Keys {
         }
     }
 
-    /// Ends the use of keys: nothing is sent under them any more, and the ids that they did not use are given back.
-    pub fn retire<'k>(&mut self, keys: impl Iterator<Item = &'k HeldKey>) {
-        let unused: Vec<_> = keys.map(|k| (k.encrypt, k.slot.ids().retire())).collect();
+    /// Sends nothing more under these keys, at once. Their ids are given back by [`Keys::settle`].
+    pub fn stop<'k>(&mut self, keys: impl IntoIterator<Item = &'k HeldKey>) {
+        for key in keys {
+            self.stop_one(key.encrypt);
+        }
+    }
+
+    fn stop_one(&mut self, key: Fingerprint) {
+        if let Some(slot) = self.live.remove(&key) {
+            self.stopped.push((key, slot.ids().retire()));
+        }
+    }
+
+    /// Gives back what stopped keys did not use: one write for all.
+    pub fn settle(&mut self) {
+        let unused = std::mem::take(&mut self.stopped);
         let Some(store) = self.store.as_mut().filter(|_| !unused.is_empty()) else {
             return;
         };
         if let Err(e) = store.settle(unused) {
             tracing::warn!("packet ids that were reserved and not used are lost: {e}");
         }
+    }
+}
+
+impl Drop for Keys {
+    /// Also when a start fails: ids that were reserved for it are not lost.
+    fn drop(&mut self) {
+        for key in self.live.keys().copied().collect::<Vec<_>>() {
+            self.stop_one(key);
+        }
+        self.settle();
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::program::exit::Failure;
 use crate::program::run::nic::AfPacket;
 use crate::program::sizing::Needs;
+use crate::program::statics::{StaticPeer, static_peers};
 use lcore::tunnel::Kind;
 use nf_control::{
     AutoOr, Config, KeysFile, Lcores, LookaheadScope, Mode as ConfigMode, Mss, OutboundL2, PortKind,
@@ -14,6 +15,7 @@ use nf_path::inbound::classify::{Listeners, MAX_LISTENERS};
 use nf_path::tunnel::{Mode, MssClamp};
 use nf_state::{Lookahead, Scope};
 use nf_wire::mss::auto_mss_within;
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 /// Workers that this version runs: with one, every flow stays on it.
@@ -53,6 +55,9 @@ impl Plan {
         let keys = config.load_keys().map_err(Failure::usage)?;
         config.check_static_keys().map_err(Failure::usage)?;
         let mut warnings: Vec<String> = keys.iter().flatten().flat_map(|k| k.warnings.clone()).collect();
+        for (i, (tunnel, keys)) in config.tunnels.iter().zip(&keys).enumerate() {
+            check_remotes(i, &static_peers(keys.as_ref(), Some(tunnel)))?;
+        }
         if config.tunnels.len() > MAX_TUNNELS {
             let n = config.tunnels.len();
             return Err(Failure::usage(format!(
@@ -92,6 +97,21 @@ impl Plan {
             warnings,
         })
     }
+}
+
+/// Refuses two peers of a tunnel with one remote: a record with an undefined peer id could be either's.
+pub fn check_remotes(tunnel: usize, peers: &[StaticPeer]) -> Result<(), Failure> {
+    let mut holders = HashMap::new();
+    for peer in peers {
+        let Some(remote) = peer.remote else { continue };
+        if let Some(other) = holders.insert(remote, peer.id) {
+            let id = peer.id;
+            return Err(Failure::usage(format!(
+                "tunnel[{tunnel}]: peers {other} and {id} have the same remote, {remote}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Port kinds as lcore knows them. The host port's "kernel" was refused before.
@@ -187,11 +207,28 @@ impl Listen {
         Ok(listeners)
     }
 
-    /// The address and port from which a remote is contacted first: the first one of its IP version.
-    pub fn local_for(&self, tunnel: u8, remote: SocketAddr, own: &[IpAddr]) -> Option<SocketAddr> {
-        self.expanded(own)
-            .find(|(a, t)| *t == tunnel && a.is_ipv4() == remote.is_ipv4())
-            .map(|(a, _)| a)
+    /// Whether a tunnel listens at this address and port.
+    pub fn holds(&self, tunnel: u8, local: SocketAddr, own: &[IpAddr]) -> bool {
+        self.expanded(own).any(|(a, t)| t == tunnel && a == local)
+    }
+
+    /// The address and port from which a remote is contacted first: one of its IP version, `preferred` by the kernel if
+    /// that is one, else the first. A link-local one is for link-local remotes only.
+    pub fn local_for(
+        &self,
+        tunnel: u8,
+        remote: SocketAddr,
+        own: &[IpAddr],
+        preferred: Option<IpAddr>,
+    ) -> Option<SocketAddr> {
+        let link_local = |ip: IpAddr| matches!(ip, IpAddr::V6(a) if a.is_unicast_link_local());
+        let fits = |(a, t): &(SocketAddr, u8)| {
+            *t == tunnel && a.is_ipv4() == remote.is_ipv4() && link_local(a.ip()) == link_local(remote.ip())
+        };
+        let mut all = self.expanded(own).filter(fits).map(|(a, _)| a);
+        let first = all.next();
+        let best = first.into_iter().chain(all).find(|a| Some(a.ip()) == preferred);
+        best.or(first)
     }
 
     /// Named addresses first: they win over a wildcard with the same port.
@@ -262,6 +299,45 @@ mod tests {
     }
 
     #[test]
+    fn a_local_address_is_the_kernels_choice_and_link_local_only_for_its_like() {
+        let text = "[[tunnel]]\ninterface = \"t0\"\nlisten = [\"[::]:1\", \"0.0.0.0:1\"]\n";
+        let listen = plan(&format!("{NIC}{text}")).unwrap().listen;
+        let own = ["fe80::1", "2001:db8::1", "192.0.2.1", "192.0.2.2"].map(|a| a.parse().unwrap());
+        let local = |remote: &str, preferred: Option<&str>| {
+            let preferred = preferred.map(|p| p.parse().unwrap());
+            let local = listen.local_for(0, remote.parse().unwrap(), &own, preferred);
+            local.map(|l| l.ip().to_string())
+        };
+        assert_eq!(local("[2001:db8::9]:5", None).as_deref(), Some("2001:db8::1"));
+        assert_eq!(local("[fe80::9]:5", None).as_deref(), Some("fe80::1"));
+        assert_eq!(local("198.51.100.1:5", None).as_deref(), Some("192.0.2.1"));
+        assert_eq!(
+            local("198.51.100.1:5", Some("192.0.2.2")).as_deref(),
+            Some("192.0.2.2")
+        );
+        assert_eq!(
+            local("198.51.100.1:5", Some("203.0.113.1")).as_deref(),
+            Some("192.0.2.1")
+        );
+        assert!(listen.holds(0, "192.0.2.2:1".parse().unwrap(), &own));
+        assert!(!listen.holds(0, "192.0.2.3:1".parse().unwrap(), &own));
+    }
+
+    #[test]
+    fn two_peers_with_one_remote_are_refused() {
+        let peer = |id| format!("[[tunnel.peer]]\nid = {id}\nremote = \"198.51.100.7:1194\"\n");
+        let line = refused(&format!(
+            "{NIC}[[tunnel]]\ninterface = \"t0\"\nlisten = [\"192.0.2.1:1\"]\n{}{}",
+            peer(1),
+            peer(2)
+        ));
+        assert_eq!(
+            line,
+            "tunnel[0]: peers 1 and 2 have the same remote, 198.51.100.7:1194"
+        );
+    }
+
+    #[test]
     fn a_wildcard_means_the_host_interfaces_addresses() {
         let text = "[[tunnel]]\ninterface = \"t0\"\nlisten = [\"0.0.0.0:1194\", \"192.0.2.9:5\"]\n\
                     [[tunnel]]\ninterface = \"t1\"\nlisten = [\"[::]:1195\"]";
@@ -275,7 +351,7 @@ mod tests {
         ];
         assert_eq!(all, expected.map(|(a, t)| (a.to_owned(), t)));
         assert!(listen.has_wildcard());
-        let local = |tunnel, remote: &str| listen.local_for(tunnel, remote.parse().unwrap(), &own);
+        let local = |tunnel, remote: &str| listen.local_for(tunnel, remote.parse().unwrap(), &own, None);
         assert_eq!(
             local(1, "[2001:db8::7]:9"),
             Some("[2001:db8::1]:1195".parse().unwrap())

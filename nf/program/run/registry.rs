@@ -4,7 +4,7 @@ use crate::program::run::keys::HeldKey;
 use crate::program::statics::{StaticPeer, first_of_each_family};
 use lcore::imb::Key;
 use nf_control::timers::Keepalive;
-use nf_state::{Binding, Endpoint, IpNet, Millis, Peer, PeerCounters, Way};
+use nf_state::{Binding, Endpoint, IpNet, Millis, Peer, PeerCounters};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub struct Entry {
     pub endpoint: Arc<Endpoint>,
     /// By worker, which is the only writer.
     pub counters: Vec<Arc<PeerCounters>>,
-    /// The way it was last heard from its present remote.
-    pub heard: Option<Way>,
+    /// The remote that the workers' tables find it by, for records whose peer id is undefined.
+    pub bound: Option<SocketAddr>,
 }
 
 /// What one peer has sent and received, all workers together.
@@ -80,7 +80,7 @@ impl Entry {
             keys,
             endpoint,
             counters: (0..workers).map(|_| Arc::default()).collect(),
-            heard: None,
+            bound: None,
         }
     }
 

@@ -54,12 +54,9 @@ pub fn prepare(
         });
     }
     let files = std::mem::take(&mut plan.keys);
-    let state_file = files
-        .iter()
-        .any(Option::is_some)
-        .then_some(config.state_file.as_path());
+    let state_file = config.insecure_static_keys.then_some(config.state_file.as_path());
     let mut keys = Keys::new(Imb::new().map_err(Failure::machine)?, state_file)?;
-    let registry = registry(config, plan, &files, &mut keys, &own)?;
+    let registry = registry(config, plan, &files, &mut keys, (kernel, host, &own))?;
     Ok(Prepared {
         registry,
         keys,
@@ -74,7 +71,7 @@ fn registry(
     plan: &Plan,
     files: &[Option<nf_control::KeysFile>],
     keys: &mut Keys,
-    own: &[IpAddr],
+    (kernel, host, own): (&mut Kernel, Option<u32>, &[IpAddr]),
 ) -> Result<Registry, Failure> {
     let all: Vec<_> = config
         .tunnels
@@ -98,7 +95,12 @@ fn registry(
         let mut peers = TunnelPeers::new(&tunnel.interface);
         for spec in specs {
             let held = made.by_ref().take(spec.keys.len()).collect();
-            let local = spec.local.or_else(|| plan.listen.local_for(t, spec.remote?, own));
+            let first = || {
+                let remote = spec.remote?;
+                let preferred = host.and_then(|host| kernel.source_to(host, remote.ip()));
+                plan.listen.local_for(t, remote, own, preferred)
+            };
+            let local = spec.local.or_else(first);
             if let (Some(remote), None) = (spec.remote, local) {
                 tracing::warn!(
                     "peer {} of {}: nothing listens that could send to {remote}: it is answered once it is heard",
@@ -137,9 +139,10 @@ impl Prepared {
             tunnel.source_check = settings.source_check;
             tunnel.spread = settings.spread_peers;
             tunnel.mss = plan::mss(settings, config.nic.mtu);
-            for entry in peers.peers.values() {
+            for entry in peers.peers.values_mut() {
                 tunnel.peers.insert(entry.peer(worker)).map_err(Failure::usage)?;
                 if let Some(binding) = entry.endpoint.read() {
+                    entry.bound = Some(binding.remote);
                     let remote = (binding.remote.ip(), binding.remote.port());
                     tunnel
                         .peers

@@ -112,16 +112,17 @@ impl Endpoint {
         same
     }
 
-    /// Whether a received datagram comes from this peer's remote to its local address and port. May rarely be false
-    /// while another lcore is writing, never wrongly true.
+    /// Whether a received datagram comes from this peer's remote to its local address and port, and the way back is
+    /// known: nothing is to be learned from it. May rarely be false while another lcore is writing, never wrongly true.
     #[inline]
     pub fn holds(&self, received: &Outer) -> bool {
         let copy = self.current();
         let words = received.flow_words();
+        let no_way = !copy[5].load(Relaxed) & WAY_KNOWN;
         let differ = copy
             .iter()
             .zip(words)
-            .fold(0, |d, (a, b)| d | (a.load(Relaxed) ^ b));
+            .fold(no_way, |d, (a, b)| d | (a.load(Relaxed) ^ b));
         differ == 0
     }
 

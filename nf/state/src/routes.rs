@@ -1,5 +1,6 @@
 //! Which peer an inner address belongs to.
 
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -23,6 +24,8 @@ pub struct Conflict {
 pub struct Routes {
     v4: PrefixMap<Ipv4Net, u32>,
     v6: PrefixMap<Ipv6Net, u32>,
+    /// How many prefixes each peer has, so that the maps are searched only for peers that have some.
+    held: HashMap<u32, u32>,
 }
 
 impl Routes {
@@ -37,22 +40,41 @@ impl Routes {
     /// [`Conflict`] when another peer has the same prefix; nothing has changed then.
     pub fn insert(&mut self, prefix: IpNet, peer: u32) -> Result<(), Conflict> {
         let prefix = prefix.trunc();
-        let holder = match prefix {
-            IpNet::V4(net) => *self.v4.entry(net).or_insert(peer),
-            IpNet::V6(net) => *self.v6.entry(net).or_insert(peer),
-        };
-        if holder == peer {
-            Ok(())
-        } else {
-            Err(Conflict { prefix, peer, holder })
+        match self.holder(prefix) {
+            None => {
+                self.set(prefix, peer);
+                Ok(())
+            }
+            Some(holder) if holder == peer => Ok(()),
+            Some(holder) => Err(Conflict { prefix, peer, holder }),
         }
     }
 
     /// Gives `prefix` to `peer`, whoever had it; host bits are ignored. Returns who had it.
     pub fn set(&mut self, prefix: IpNet, peer: u32) -> Option<u32> {
-        match prefix.trunc() {
+        let before = match prefix.trunc() {
             IpNet::V4(net) => self.v4.insert(net, peer),
             IpNet::V6(net) => self.v6.insert(net, peer),
+        };
+        before.into_iter().for_each(|holder| self.one_less(holder));
+        *self.held.entry(peer).or_default() += 1;
+        before
+    }
+
+    /// Who has exactly this prefix, which has no host bits.
+    fn holder(&self, prefix: IpNet) -> Option<u32> {
+        match prefix {
+            IpNet::V4(net) => self.v4.get(&net).copied(),
+            IpNet::V6(net) => self.v6.get(&net).copied(),
+        }
+    }
+
+    fn one_less(&mut self, peer: u32) {
+        if let Some(left) = self.held.get_mut(&peer) {
+            *left -= 1;
+            if *left == 0 {
+                self.held.remove(&peer);
+            }
         }
     }
 
@@ -60,22 +82,22 @@ impl Routes {
     /// it: another one may have got it in the meantime.
     pub fn remove(&mut self, prefix: IpNet, peer: u32) -> bool {
         let prefix = prefix.trunc();
-        let holder = match prefix {
-            IpNet::V4(net) => self.v4.get(&net),
-            IpNet::V6(net) => self.v6.get(&net),
-        };
-        if holder != Some(&peer) {
+        if self.holder(prefix) != Some(peer) {
             return false;
         }
         match prefix {
             IpNet::V4(net) => self.v4.remove(&net),
             IpNet::V6(net) => self.v6.remove(&net),
         };
+        self.one_less(peer);
         true
     }
 
     /// Takes away all prefixes of a peer.
     pub fn remove_peer(&mut self, peer: u32) {
+        if self.held.remove(&peer).is_none() {
+            return;
+        }
         self.v4.retain(|_, holder| *holder != peer);
         self.v6.retain(|_, holder| *holder != peer);
     }

@@ -114,7 +114,7 @@ impl<B: Buf, A: Aead> Opener<'_, '_, B, A> {
         let first = records
             .first()
             .and_then(|r| self.slots[usize::from(r.slot)].as_ref());
-        let mut watch = Watch::begin(&found.peer.endpoint, &head.outer, first, self.last_heard, &window);
+        let mut watch = Watch::begin(found, first, self.last_heard, &window);
         for (i, &Ordered { slot, len, .. }) in (found.first..).zip(records) {
             self.ahead.advance(self.slots, self.aead, i, end);
             let Some(mut buf) = self.slots[usize::from(slot)].take() else {

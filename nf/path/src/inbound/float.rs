@@ -10,7 +10,7 @@ use crate::context::MAX_EVENTS;
 use crate::counters::Counters;
 use arrayvec::ArrayVec;
 use core::net::SocketAddr;
-use nf_state::{Endpoint, Event, Moved, PeerTable, ReplayWindow, Way};
+use nf_state::{Event, Moved, PeerTable, ReplayWindow, Way};
 use nf_wire::ether;
 use nf_wire::frame::Outer;
 
@@ -32,18 +32,17 @@ impl Watch {
     /// None, as a rule: the batch comes from where the peer is. `first` is the first record's buffer; a peer that is
     /// answered the way it was `last_heard` has moved also when only that is another one.
     #[inline(always)]
-    pub(super) fn begin<B: Buf>(
-        endpoint: &Endpoint,
-        outer: &Outer,
+    pub(super) fn begin<B: Buf, K>(
+        found: &Found<'_, K>,
         first: Option<&B>,
         last_heard: bool,
         window: &ReplayWindow,
     ) -> Option<Self> {
-        let here = endpoint.holds(outer)
+        let here = found.here
             && (!last_heard
                 || first
                     .and_then(|buf| way(buf.data()))
-                    .is_none_or(|way| endpoint.is_way(&way)));
+                    .is_none_or(|way| found.peer.endpoint.is_way(&way)));
         (!here).then(|| Watch {
             highest: window.highest(),
             current: None,

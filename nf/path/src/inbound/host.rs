@@ -1,5 +1,5 @@
-//! Frames for the host port: as they came, but for checksums that their sender left partial. Drops: `host_full`,
-//! `scattered`.
+//! Frames for the host port: as they came, but for checksums that their sender left partial, and for datagrams that were
+//! reassembled. Drops: `host_full`, `host_mtu`, `scattered`.
 
 use super::Inbound;
 use super::classify::Class;
@@ -14,6 +14,9 @@ impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
     pub(super) fn pass_to_host(&mut self, slot: usize, out: &mut Outputs<B>) {
         if let Some(buf) = self.slots[slot].take() {
             let buf = self.finished(buf);
+            if buf.packet_len() > self.host_longest {
+                return self.cut(buf, out);
+            }
             self.counters.to_host.add(1);
             if out.host.try_push(buf).is_err() {
                 self.counters.count(DropReason::HostFull, 1);
@@ -60,15 +63,29 @@ impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
         if matches!(class, Class::Daemon(_)) {
             self.counters.to_daemon.add(1);
         }
+        if !self.fragments_of(whole, out) {
+            self.counters.count(DropReason::Scattered, 1);
+        }
+    }
+
+    /// A frame that is too long for the host port. No link brought it in one piece: a driver had the kernel reassemble
+    /// it (net_af_packet does, for IPv4), whatever its DF says.
+    #[cold]
+    fn cut(&mut self, buf: B, out: &mut Outputs<B>) {
+        let is_v4 = matches!(ether::layer3(buf.data()), Some((ether::IPV4, ..)));
+        if !is_v4 || !self.fragments_of(buf, out) {
+            self.counters.count(DropReason::HostMtu, 1);
+        }
+    }
+
+    /// Hands a datagram to the host port in fragments. False when none was made of it.
+    fn fragments_of(&mut self, whole: B, out: &mut Outputs<B>) -> bool {
         let (counters, host) = (&self.counters, &mut out.host);
-        let sent = self.fragments.refragment(whole, &mut |fragment| {
+        self.fragments.refragment(whole, &mut |fragment| {
             counters.to_host.add(1);
             if host.try_push(fragment).is_err() {
                 counters.count(DropReason::HostFull, 1);
             }
-        });
-        if !sent {
-            counters.count(DropReason::Scattered, 1);
-        }
+        })
     }
 }

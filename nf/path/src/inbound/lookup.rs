@@ -2,6 +2,7 @@
 //!
 //! The peer id names the peer, whatever the source address; only the undefined peer id is looked up by
 //! source address and port. The key is the primary slot's if it has the record's key id, else the secondary's.
+//! Records from elsewhere than where their peer is are opened last.
 
 use crate::burst::MAX_BURST;
 use crate::counters::Counters;
@@ -40,6 +41,8 @@ pub struct Found<'t, K> {
     pub first: usize,
     /// Position after its last record.
     pub end: usize,
+    /// Whether the batch comes from where the peer is bound to, as far as known before the burst was opened.
+    pub here: bool,
 }
 
 /// The records of a burst that will be opened, in that order.
@@ -61,6 +64,7 @@ pub fn lookup<'t, B, K>(
     tunnels: &'t [Tunnel<K>],
     counters: &Counters,
 ) {
+    let mut astray = false;
     for batch in builder.batches() {
         counters.batches.add(batch.count());
         match find(batch, builder, facts, tunnels) {
@@ -80,6 +84,8 @@ pub fn lookup<'t, B, K>(
                     }
                 }
                 let end = opening.order.len();
+                let here = peer.endpoint.holds(&facts[usize::from(batch.head())].outer);
+                astray |= !here && is_bound(peer);
                 opening.batches.push(Found {
                     peer,
                     key,
@@ -88,6 +94,7 @@ pub fn lookup<'t, B, K>(
                     head: batch.head(),
                     first,
                     end,
+                    here,
                 });
             }
             Err(reason) => {
@@ -97,6 +104,51 @@ pub fn lookup<'t, B, K>(
                     .for_each(|slot| slots[usize::from(slot)] = None);
             }
         }
+    }
+    if astray && opening.batches.len() > 1 {
+        elsewhere_last(opening);
+    }
+}
+
+#[cold]
+fn is_bound<K>(peer: &Peer<K>) -> bool {
+    peer.endpoint.read().is_some()
+}
+
+/// Puts records from elsewhere behind all others, singly and in order of arrival. Batches are in the order of their first
+/// records, so a replay could be opened before the record that it repeats, and move the endpoint, if a forged record
+/// of its flow came first.
+#[cold]
+#[inline(never)]
+fn elsewhere_last<K>(opening: &mut Opening<'_, K>) {
+    let order = core::mem::take(&mut opening.order);
+    let batches = core::mem::take(&mut opening.batches);
+    let mut elsewhere: ArrayVec<Ordered, MAX_BURST> = ArrayVec::new_const();
+    for found in &batches {
+        let records = &order[found.first..found.end];
+        if found.here || !is_bound(found.peer) {
+            opening.append(found, records);
+        } else {
+            elsewhere.extend(records.iter().copied());
+        }
+    }
+    elsewhere.sort_unstable_by_key(|record| record.slot);
+    for record in &elsewhere {
+        opening.append(&batches[usize::from(record.batch)], core::slice::from_ref(record));
+    }
+}
+
+impl<'t, K> Opening<'t, K> {
+    /// Appends records of a batch as one of their own.
+    fn append(&mut self, found: &Found<'t, K>, records: &[Ordered]) {
+        let (first, index) = (self.order.len(), self.batches.len() as u16);
+        let moved = records.iter().map(|record| Ordered {
+            batch: index,
+            ..*record
+        });
+        self.order.extend(moved);
+        let end = self.order.len();
+        self.batches.push(Found { first, end, ..*found });
     }
 }
 

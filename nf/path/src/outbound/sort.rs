@@ -33,6 +33,7 @@ impl<'t, B: Buf, P: Buffers<B>, A: Aead, S: Sink<B>> Work<'_, 't, B, P, A, S> {
             if let Some(later) = rx.len().checked_sub(AHEAD).and_then(|i| rx.get(i)) {
                 later.prefetch();
             }
+            self.tally.bytes += buf.packet_len() as u64;
             if buf.segments() == 1 && buf.is_private() && buf.unfinished() == FINISHED {
                 self.frame(buf);
             } else {

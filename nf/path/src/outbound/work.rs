@@ -51,6 +51,8 @@ pub(super) struct Work<'w, 't, B: Buf, P, A: Aead, S> {
 pub(super) struct Tally {
     pub(super) sealed: u64,
     pub(super) clamped: u64,
+    /// Of the frames that came.
+    pub(super) bytes: u64,
 }
 
 impl<'w, 't, B: Buf, P: Buffers<B>, A: Aead, S: super::Sink<B>> Work<'w, 't, B, P, A, S> {

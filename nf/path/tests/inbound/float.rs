@@ -159,6 +159,25 @@ fn replayed_and_late_records_never_move_it() {
 }
 
 #[test]
+fn a_replay_behind_a_forged_record_of_one_burst_does_not_move_it() {
+    for genuine in 1..=3u32 {
+        let mut bed = at_home();
+        let mut forged = record_of(1, 0, 900, &inner(1, 60, 900));
+        forged[40] ^= 1;
+        let forged = outer_from(AWAY, LISTEN_V4).payload(&forged).build();
+        let ids = 101..101 + genuine;
+        // All from away would be one batch, which begins before the genuine records.
+        let mut burst = vec![HeapBuf::new(&forged)];
+        burst.extend(ids.clone().map(|id| from(HOME, id)));
+        burst.extend(ids.clone().map(|id| from(AWAY, id)));
+        let out = bed.push(burst);
+        assert_eq!(out.numbers(), ids.collect::<Vec<_>>());
+        assert_eq!(remote(&mut bed), Some(address(HOME)));
+        assert_eq!((bed.events(), bed.totals().floats), (vec![], 1));
+    }
+}
+
+#[test]
 fn one_good_record_in_a_batch_is_enough() {
     for good in 0..5u32 {
         let mut bed = at_home();

@@ -5,7 +5,7 @@ use super::{Control, lock, routes};
 use lcore::mailbox::Message;
 use nf_kernel::Change;
 use nf_path::tunnel::Mode;
-use nf_state::{Binding, Update};
+use nf_state::Update;
 use nf_wire::ether::{HEADER_LEN, peer_mac};
 use std::net::IpAddr;
 
@@ -59,7 +59,10 @@ impl Control<'_> {
                 Change::LinkRemoved { .. } => {}
                 Change::Overrun => {
                     tracing::debug!("rtnetlink: changes were lost; all is read anew");
-                    return Stale::all(self.tunnels.len());
+                    return Stale {
+                        mtu: vec![true; self.tunnels.len()],
+                        ..Stale::all(self.tunnels.len())
+                    };
                 }
             }
         }
@@ -152,6 +155,7 @@ impl Control<'_> {
         let port = &self.ports.tunnels[tunnel];
         let name = port.interface().unwrap_or_default().to_owned();
         match port.mirror_mtu() {
+            Ok(mtu) if mtu == self.tunnels[tunnel].mtu => {}
             Ok(mtu) => {
                 tracing::info!("{name}: its MTU is {mtu} now");
                 self.tunnels[tunnel].mtu = mtu;
@@ -172,27 +176,7 @@ impl Control<'_> {
             Ok(listeners) => self.send(|_| Message::Listen(Box::new(listeners.clone()))),
             Err(e) => tracing::error!("{e}"),
         }
-        self.bind_waiting(&own);
-    }
-
-    /// Binds the peers whose remote is configured and that could not be sent to for want of an address of ours: behind a
-    /// wildcard there is none until the host interface has one.
-    fn bind_waiting(&mut self, own: &[IpAddr]) {
-        let registry = self.registry.clone();
-        let registry = lock(&registry);
-        for (peer, entry) in registry.iter() {
-            let Some(remote) = entry.remote.filter(|_| entry.endpoint.read().is_none()) else {
-                continue;
-            };
-            let Some(local) = self.listen.local_for(peer.0, remote, own) else {
-                continue;
-            };
-            let way = None;
-            entry.endpoint.set(&Binding { remote, local, way });
-            let (peer_id, address) = (peer.1, (remote.ip(), remote.port()));
-            self.update(peer.0, |_| Update::BindAddress { peer: peer_id, address });
-            self.ways.resolve(&mut self.kernel.netlink, &registry, peer);
-        }
+        self.bind_locals(&own);
     }
 
     pub(super) fn host_addresses(&mut self) -> Vec<IpAddr> {

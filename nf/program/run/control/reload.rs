@@ -4,7 +4,7 @@
 use super::{Control, lock};
 use crate::program::exit::Failure;
 use crate::program::run::keys::HeldKey;
-use crate::program::run::plan::Listen;
+use crate::program::run::plan::{Listen, check_remotes};
 use crate::program::run::registry::{Entry, PeerRef, Registry};
 use crate::program::statics::{StaticPeer, static_peers};
 use lcore::mailbox::Message;
@@ -63,8 +63,13 @@ impl Control<'_> {
         let listeners = listen.listeners(&own).map_err(Failure::usage)?;
         let mut wanted = Vec::new();
         for (tunnel, (settings, keys)) in (0u8..).zip(config.tunnels.iter().zip(&keys)) {
-            for spec in static_peers(keys.as_ref(), Some(settings)) {
-                let first = || listen.local_for(tunnel, spec.remote?, &own);
+            let specs = static_peers(keys.as_ref(), Some(settings));
+            check_remotes(tunnel.into(), &specs)?;
+            for spec in specs {
+                let first = || {
+                    let remote = spec.remote?;
+                    listen.local_for(tunnel, remote, &own, self.preferred_source(remote.ip()))
+                };
                 let local = spec.local.or_else(first);
                 let peer = (tunnel, spec.id);
                 wanted.push(Wanted { peer, spec, local });
@@ -75,6 +80,7 @@ impl Control<'_> {
         if listen != self.listen {
             self.listen = listen;
             self.send(|_| Message::Listen(Box::new(listeners.clone())));
+            self.bind_locals(&own);
         }
         self.reloading.config = config;
         tracing::info!("SIGHUP: {added} peers added, {changed} changed, {removed} removed");
@@ -88,31 +94,37 @@ impl Control<'_> {
         let mut new = self.make_keys(&registry, &wanted)?;
         let stays = |peer: PeerRef| wanted.iter().any(|w| w.peer == peer);
         let gone: Vec<PeerRef> = registry.iter().map(|(p, _)| p).filter(|p| !stays(*p)).collect();
-        for peer in &gone {
-            self.remove(&mut registry, *peer);
-        }
-        let (mut added, mut changed) = (0, 0);
+        self.remove_all(&mut registry, &gone);
+        let (mut added, mut changed, mut old) = (Vec::new(), Vec::new(), Vec::new());
         for w in wanted {
             let keys = new.remove(&w.peer).unwrap_or_default();
             match registry.get(w.peer) {
                 None => {
                     let entry = Entry::new(&w.spec, keys, w.local, self.workers.len());
                     self.add(&mut registry, w.peer, entry);
-                    added += 1;
+                    added.push(w.peer);
                 }
                 Some(entry) if keys.is_empty() && is_same(entry, &w.spec) => {}
                 Some(_) => {
-                    self.change(&mut registry, &w, keys);
-                    changed += 1;
+                    old.extend(self.change(&mut registry, &w, keys));
+                    changed.push(w.peer);
                 }
             }
         }
         drop(registry);
+        // After all of them gave up their former addresses: two may have exchanged theirs.
+        added.iter().chain(&changed).for_each(|peer| self.bind(*peer));
+        // Only once the workers send under the new keys: no packet finds none.
+        if !old.is_empty() {
+            self.workers.iter().for_each(|w| w.wait_until_read());
+            self.keys.stop(&old);
+            self.keys.settle();
+        }
         for tunnel in 0..self.tunnels.len() {
             self.put_neighbours(tunnel);
             self.refresh_routes(tunnel);
         }
-        Ok([added, changed, gone.len()])
+        Ok([added.len(), changed.len(), gone.len()])
     }
 
     /// Makes the keys that no peer has yet, all by one reservation.
@@ -156,26 +168,21 @@ impl Control<'_> {
         self.publish(registry, peer);
     }
 
-    /// Gives the workers the peer as the registry has it now. Keys, endpoint and counters are shared, so nothing of a
-    /// peer that is there already is lost.
-    fn publish(&mut self, registry: &Registry, (tunnel, id): PeerRef) {
-        let Some(entry) = registry.get((tunnel, id)) else {
-            return;
-        };
-        self.update(tunnel, |worker| Update::AddPeer(Box::new(entry.peer(worker))));
-        if let Some(binding) = entry.endpoint.read() {
-            let address = (binding.remote.ip(), binding.remote.port());
-            self.update(tunnel, |_| Update::BindAddress { peer: id, address });
+    /// Gives the workers the peer as the registry has it now, bound to no address. Keys, endpoint and counters are shared,
+    /// so nothing of a peer that is there already is lost.
+    fn publish(&self, registry: &mut Registry, (tunnel, id): PeerRef) {
+        if let Some(entry) = registry.get_mut((tunnel, id)) {
+            entry.bound = None;
+            self.update(tunnel, |worker| Update::AddPeer(Box::new(entry.peer(worker))));
         }
-        self.ways
-            .resolve(&mut self.kernel.netlink, registry, (tunnel, id));
     }
 
-    /// A peer that is there and of which something is different. `new`: the keys that it did not have.
-    fn change(&mut self, registry: &mut Registry, w: &Wanted, mut new: Vec<HeldKey>) {
+    /// A peer that is there and of which something is different. `new`: the keys that it did not have. Returns
+    /// those that it has no longer.
+    fn change(&mut self, registry: &mut Registry, w: &Wanted, mut new: Vec<HeldKey>) -> Vec<HeldKey> {
         let now = self.now();
         let Some(entry) = registry.get_mut(w.peer) else {
-            return;
+            return new;
         };
         let mut held = std::mem::take(&mut entry.keys);
         for key in &w.spec.keys {
@@ -193,7 +200,6 @@ impl Control<'_> {
         {
             let way = None;
             entry.endpoint.set(&Binding { remote, local, way });
-            entry.heard = None;
         }
         if entry.keepalive != w.spec.keepalive {
             entry.keepalive = w.spec.keepalive;
@@ -215,11 +221,7 @@ impl Control<'_> {
         {
             tracing::debug!("{e}");
         }
-        // Only once the workers send under the new keys: no packet finds none.
-        if !held.is_empty() {
-            self.workers.iter().for_each(|w| w.wait_until_read());
-            self.keys.retire(held.iter());
-        }
+        held
     }
 }
 

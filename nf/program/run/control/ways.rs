@@ -5,7 +5,7 @@
 //! serves, if there is one.
 
 use crate::program::run::registry::{PeerRef, Registry};
-use nf_kernel::Netlink;
+use nf_kernel::{NeighbourState, Netlink};
 use nf_state::Way;
 use nf_wire::ether::Tags;
 use std::collections::HashMap;
@@ -16,6 +16,8 @@ struct Known {
     remote: SocketAddr,
     hop: Option<IpAddr>,
     usable: bool,
+    /// Whether the way in use is the kernel's, and not one that a record has taught.
+    kernels: bool,
 }
 
 /// The ways to all peers.
@@ -47,13 +49,15 @@ impl Ways {
             return;
         };
         let hop = next_hop(netlink, host, binding.remote.ip());
-        let mac = hop.and_then(|hop| match netlink.neighbour(host, hop) {
-            Ok(neighbour) => neighbour.and_then(|n| n.usable()),
+        let neighbour = hop.and_then(|hop| match netlink.neighbour(host, hop) {
+            Ok(neighbour) => neighbour,
             Err(e) => {
                 tracing::debug!("{}: {e}", registry.name(peer));
                 None
             }
         });
+        let mac = neighbour.as_ref().and_then(|n| n.usable());
+        let gone = hop.is_none() || neighbour.is_some_and(|n| n.state == NeighbourState::Failed);
         if let (None, Some(hop)) = (mac, hop)
             && let Err(e) = netlink.ask(host, hop)
         {
@@ -67,12 +71,23 @@ impl Ways {
         if let Some(before) = before {
             self.release(netlink, peer, before);
         }
-        let way = mac.map(untagged).or(entry.heard);
-        entry.endpoint.set_way(binding.remote, binding.local, way);
+        // What the kernel had is taken back once it gives up, not while it asks again: the next record teaches the way
+        // that it came. What a record has taught stays until the kernel knows better.
+        let was_the_kernels = self
+            .known
+            .get(&peer)
+            .is_some_and(|k| k.kernels && k.remote == binding.remote);
+        let taken_back = was_the_kernels && gone;
+        if mac.is_some() || taken_back {
+            entry
+                .endpoint
+                .set_way(binding.remote, binding.local, mac.map(untagged));
+        }
         let known = Known {
             remote: binding.remote,
             hop,
             usable: mac.is_some(),
+            kernels: mac.is_some() || (was_the_kernels && !taken_back),
         };
         self.known.insert(peer, known);
     }

@@ -69,7 +69,7 @@ fn a_datagram_is_held_only_with_all_of_remote_and_local_the_same() {
     let endpoint = Endpoint::bound(&Binding {
         remote: a,
         local: b,
-        way: None,
+        way: Some(way(1)),
     });
     assert!(endpoint.holds(&outer(a, b)));
     assert!(!endpoint.holds(&outer(b, a)));
@@ -87,6 +87,21 @@ fn a_datagram_is_held_only_with_all_of_remote_and_local_the_same() {
         );
     }
     assert!(!Endpoint::new().holds(&outer(a, b)));
+}
+
+#[test]
+fn a_remote_without_a_way_is_to_be_learned_from() {
+    let (a, b) = (socket("192.0.2.1:1194"), socket("198.51.100.9:4"));
+    let endpoint = Endpoint::bound(&Binding {
+        remote: a,
+        local: b,
+        way: None,
+    });
+    assert!(!endpoint.holds(&outer(a, b)));
+    assert_eq!(endpoint.move_to(&outer(a, b), way(3), 1), Moved::Local);
+    assert!(endpoint.holds(&outer(a, b)));
+    assert!(endpoint.set_way(a, b, None));
+    assert!(!endpoint.holds(&outer(a, b)));
 }
 
 #[test]
