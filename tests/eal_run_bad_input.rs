@@ -40,7 +40,7 @@ impl Folder {
         let Folder { name, interface, .. } = self;
         let text = format!(
             "name = \"{name}\"\neal = [\"--vdev=net_null0,no-rx=1\", \"--vdev=net_null1,no-rx=1\"]\n\
-             insecure_static_keys = true\nmbufs = \"auto\"\nlcores = \"auto\"\n\
+             insecure_static_keys = true\nstate_file = \"ids\"\nmbufs = \"auto\"\nlcores = \"auto\"\n\
              [nic]\nport = \"net_null0\"\n[host]\nkind = \"net_null1\"\n\
              [[tunnel]]\ninterface = \"{interface}\"\nkind = \"tap\"\nsource_check = false\n\
              listen = [\"192.0.2.1:1194\"]\nkeys_file = \"keys.json\"\n"
@@ -85,9 +85,10 @@ impl Folder {
         );
         let pages = fs::read_dir("/dev/hugepages").into_iter().flatten().flatten();
         assert!(
-            pages
-                .into_iter()
-                .all(|p| !p.file_name().to_string_lossy().starts_with(&self.name)),
+            pages.into_iter().all(|p| !p
+                .file_name()
+                .to_string_lossy()
+                .starts_with(&format!("{}map_", self.name))),
             "hugepages are left"
         );
     }
@@ -113,7 +114,7 @@ fn skip(name: &str, why: &str) {
 
 /// What is replaced in the configuration, the exit code, and what the line says.
 const CASES: &[(&str, &str, i32, &[&str])] = &[
-    ("[nic]", "[nic", 2, &["gw.toml:6: syntax error"]),
+    ("[nic]", "[nic", 2, &["gw.toml:7: syntax error"]),
     ("[nic]", "nosuchkey = 1\n[nic]", 2, &["nosuchkey", "unknown"]),
     (
         "keys.json",
@@ -171,10 +172,22 @@ const CASES: &[(&str, &str, i32, &[&str])] = &[
         &["CPU 1000", "may use"],
     ),
     (
-        "192.0.2.1:1194",
-        "0.0.0.0:1194",
+        "source_check = false",
+        "mtu = 9000",
+        1,
+        &["net_tap", "an MTU of 9000 is too large for its driver"],
+    ),
+    (
+        "\"keys.json\"",
+        "\"keys.json\"\n[[tunnel.peer]]\nid = 7\n[[tunnel.peer]]\nid = 7",
         2,
-        &["tunnel[0].listen: 0.0.0.0:1194 is a wildcard"],
+        &["tunnel[0].peer[1].id", "7", "tunnel[0].peer[0]"],
+    ),
+    (
+        "\"keys.json\"",
+        "\"keys.json\"\n[[tunnel.peer]]\nid = 7\naddresses = [\"10.8.0.2\"]\n[[tunnel.peer]]\nid = 8\naddresses = [\"10.8.0.3\", \"10.8.0.2\"]",
+        2,
+        &["tunnel[0].peer[1].addresses", "10.8.0.2", "tunnel[0].peer[0]"],
     ),
 ];
 
@@ -198,6 +211,61 @@ fn each_bad_configuration_is_one_line_and_leaves_nothing() {
             2 => assert_eq!((checked.status.code(), the_line(&checked)), (Some(2), line)),
             _ => assert_eq!(checked.status.code(), Some(0), "{to}"),
         }
+    }
+}
+
+#[test]
+fn an_mtu_that_net_af_packet_would_cut_is_refused_with_what_would_do() {
+    let folder = Folder::new(107);
+    for (size, mtu, says) in [
+        ("", 3000, &["nic.mtu: 3000", "at most 1500"][..]),
+        (
+            ",framesz=1024",
+            1400,
+            &["nic.mtu: 1400", "framesz=2048", "958 bytes"][..],
+        ),
+    ] {
+        folder.configure("net_null0,no-rx=1", &format!("net_af_packet0,iface=lo{size}"));
+        let path = folder.path("gw.toml");
+        let text = fs::read_to_string(&path).expect("just written");
+        let nic = format!("port = \"net_af_packet0\"\nmtu = {mtu}");
+        fs::write(&path, text.replace("port = \"net_null0\"", &nic)).expect("our own folder");
+        let out = folder.run_config(&[]);
+        let line = the_line(&out);
+        assert_eq!(out.status.code(), Some(2), "{line}");
+        says.iter()
+            .for_each(|part| assert!(line.contains(part), "{part:?} in {line}"));
+    }
+    folder.nothing_left();
+}
+
+#[test]
+fn key_material_of_the_wrong_length_is_named_and_not_shown() {
+    const KEY: &str = "a056b395e9a8b9801c03c70fbed31706";
+    for (i, (wrong, says)) in [
+        (&KEY[..30], "30"),
+        ("a056b395e9a8b9801c03c70fbed3170600", "34"),
+        ("", "0"),
+        ("x056b395e9a8b9801c03c70fbed31706", "hexadecimal"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let folder = Folder::new(110 + i);
+        folder.configure("[nic]", "[nic]");
+        let path = folder.path("keys.json");
+        let keys = fs::read_to_string(&path).expect("a copy");
+        assert!(keys.contains(KEY));
+        fs::write(&path, keys.replace(KEY, wrong)).expect("our own folder");
+        let out = folder.run_config(&[]);
+        let line = the_line(&out);
+        assert_eq!(out.status.code(), Some(2), "{line}");
+        assert!(
+            line.contains("keys.json") && line.contains("keys[0] (peer 0): decrypt.key"),
+            "{line}"
+        );
+        assert!(line.contains(says) && !line.contains("b395e9a8"), "{line}");
+        folder.nothing_left();
     }
 }
 
@@ -258,6 +326,31 @@ fn without_the_right_to_make_a_tap_it_says_so() {
         return skip(NAME, "needs root, to give it up");
     }
     let folder = Folder::new(103);
+    folder.configure("[nic]", "[nic]");
+    // Root in all but this.
+    let out = folder.run_config(&["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
+    assert_eq!(
+        out.status.code(),
+        Some(1),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let line = the_line(&out);
+    assert!(
+        line.contains(&folder.interface) || line.contains("/dev/net/tun"),
+        "{line}"
+    );
+    assert!(line.contains("CAP_NET_ADMIN"), "{line}");
+    folder.nothing_left();
+}
+
+#[test]
+fn without_any_right_it_says_so() {
+    const NAME: &str = "without_any_right_it_says_so";
+    if !root() {
+        return skip(NAME, "needs root, to give it up");
+    }
+    let folder = Folder::new(106);
     // The program itself may lie where only root can go.
     let program = folder.path("ovpn-dpdk");
     fs::copy(PROGRAM, &program).expect("a copy");
@@ -280,10 +373,9 @@ fn without_the_right_to_make_a_tap_it_says_so() {
     );
     let line = the_line(&out);
     assert!(
-        line.contains(&folder.interface) || line.contains("/dev/net/tun"),
+        line.contains("/run/ovpn-dpdk") && line.contains("Permission denied"),
         "{line}"
     );
-    assert!(line.contains("CAP_NET_ADMIN"), "{line}");
     folder.nothing_left();
 }
 

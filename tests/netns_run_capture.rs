@@ -7,6 +7,8 @@ use gateway::{Gateway, Setup, Wire, captured, in_namespace, nothing_left};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
+/// Beside the configuration, and gone with it.
+const STATE: &str = "state_file = \"ids\"";
 /// Peer, packets, SHA-256.
 type Known = (u32, usize, &'static str);
 /// As tests/captures/README.md states it.
@@ -63,7 +65,7 @@ fn play(capture: &str, peers: &[Known]) {
     let setup = Setup {
         nic: (&nic, "net_pcap0"),
         host: "tap",
-        general: "",
+        general: STATE,
         keys: capture,
         tunnel: "",
     };
@@ -99,7 +101,7 @@ fn a_second_signal_does_no_harm_and_hangup_none_at_all() {
         let setup = Setup {
             nic: ("net_null0,no-rx=1", "net_null0"),
             host: "tap",
-            general: "",
+            general: STATE,
             keys: "aes128-udp4",
             tunnel: "",
         };
@@ -129,7 +131,7 @@ fn it_ends_by_itself_when_nothing_comes() {
         let setup = Setup {
             nic: ("net_null0,no-rx=1", "net_null0"),
             host: "tap",
-            general: "",
+            general: STATE,
             keys: "aes128-udp4",
             tunnel: "",
         };
@@ -152,7 +154,7 @@ fn it_ends_in_order_under_load() {
         let setup = Setup {
             nic: (&nic, "net_pcap0"),
             host: "tap",
-            general: "",
+            general: STATE,
             keys: "aes128-udp4",
             tunnel: "",
         };

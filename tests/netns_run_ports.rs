@@ -9,6 +9,8 @@ mod pcap_file;
 use gateway::{Gateway, Setup, Wire, captured, in_namespace, mac, wait_for};
 use serde_json::json;
 
+/// Beside the configuration, and gone with it.
+const STATE: &str = "state_file = \"ids\"";
 const NIC: (&str, &str) = ("net_tap_nic,iface=nic0", "net_tap_nic");
 
 /// An ARP request of a sender that nobody here is, padded to the shortest frame.
@@ -28,7 +30,7 @@ fn frames_go_between_nic_and_host_unchanged() {
         let setup = Setup {
             nic: NIC,
             host: "tap",
-            general: "",
+            general: STATE,
             keys: "aes128-udp4",
             tunnel: "",
         };
@@ -66,24 +68,33 @@ fn daemon_packet() -> Vec<u8> {
 }
 
 #[test]
-fn frames_from_the_tunnel_are_drained_and_counted() {
-    in_namespace("frames_from_the_tunnel_are_drained_and_counted", || {
-        let setup = Setup {
-            nic: NIC,
-            host: "tap",
-            general: "",
-            keys: "aes128-udp4",
-            tunnel: "",
-        };
-        let gateway = Gateway::start(&setup, &[]);
-        let mut tunnel = Wire::of("tun0");
-        (0..100).for_each(|i| tunnel.send(&arp(i)));
-        wait_for("100 frames from the tunnel port", || {
-            gateway.dropped("no_outbound") == 100
-        });
-        assert_eq!(gateway.counter("tunnel_rx"), 100);
-        gateway.end();
-    });
+fn what_the_kernel_asks_in_the_tunnel_is_no_packet_for_a_peer() {
+    in_namespace(
+        "what_the_kernel_asks_in_the_tunnel_is_no_packet_for_a_peer",
+        || {
+            let setup = Setup {
+                nic: NIC,
+                host: "tap",
+                general: STATE,
+                keys: "aes128-udp4",
+                tunnel: "",
+            };
+            let gateway = Gateway::start(&setup, &[]);
+            let mut tunnel = Wire::of("tun0");
+            (0..100).for_each(|i| tunnel.send(&arp(i)));
+            wait_for("100 frames from the tunnel port", || {
+                gateway.counter("kernel_noise") == 100
+            });
+            assert_eq!(gateway.counter("tunnel_rx"), 100);
+            assert_eq!(gateway.counter("sealed"), 0);
+            let drops = gateway.telemetry("/ovpn/drops");
+            assert!(
+                drops.as_object().is_some_and(|d| d.values().all(|n| n == 0)),
+                "{drops}"
+            );
+            gateway.end();
+        },
+    );
 }
 
 #[test]
@@ -92,7 +103,7 @@ fn batching_and_lookahead_are_switched_while_running() {
         let setup = Setup {
             nic: NIC,
             host: "tap",
-            general: "",
+            general: STATE,
             keys: "aes128-udp4",
             tunnel: "",
         };
@@ -158,7 +169,7 @@ fn frames_over_the_tunnels_mtu_are_counted_and_stop_no_other() {
             let setup = Setup {
                 nic: NIC,
                 host: "tap",
-                general: "",
+                general: STATE,
                 keys: "aes128-udp4",
                 tunnel: "mtu = 1000",
             };
@@ -201,7 +212,7 @@ fn virtio_user_is_chosen_where_vhost_net_opens() {
         let setup = Setup {
             nic: NIC,
             host: "auto",
-            general: "",
+            general: STATE,
             keys: "aes128-udp4",
             tunnel: "",
         };

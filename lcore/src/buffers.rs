@@ -21,6 +21,11 @@ impl Pools {
     pub fn new(small: Arc<Mempool>, large: Arc<Mempool>) -> Pools {
         Pools { small, large }
     }
+
+    /// Both, for what is said of each.
+    pub fn all(&self) -> Vec<Arc<Mempool>> {
+        vec![self.small.clone(), self.large.clone()]
+    }
 }
 
 impl Buffers<Mbuf> for Pools {

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -123,6 +124,7 @@ struct Registered {
 impl Registered {
     /// Pins first: the EAL notes the thread's CPUs when it is registered.
     fn new(eal: Eal, cpu: usize) -> Result<Registered, String> {
+        block_signals()?;
         CpuSet::one(cpu).apply().map_err(|e| e.to_string())?;
         // SAFETY: the EAL is up (`eal`), and this new thread is not registered.
         if unsafe { dpdk_sys::rte_thread_register() } != 0 {
@@ -135,6 +137,21 @@ impl Registered {
         };
         id.map(|_| registered)
             .ok_or_else(|| "the EAL gave it no lcore id".into())
+    }
+}
+
+/// Leaves signals to the other threads: net_tap has the kernel send one for what arrives, thousands a second, and each would
+/// interrupt the worker.
+fn block_signals() -> Result<(), String> {
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: sigfillset writes the set, which pthread_sigmask reads; the former mask is not asked for.
+    let code = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut())
+    };
+    match code {
+        0 => Ok(()),
+        code => Err(std::io::Error::from_raw_os_error(code).to_string()),
     }
 }
 

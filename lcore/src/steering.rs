@@ -26,12 +26,17 @@ impl Steering {
         let n = usize::from(workers);
         // ring[producer][consumer]; a worker's ring to itself has one place, which nobody uses.
         let ring = |from: usize, to: usize| Arc::new(ArrayQueue::new(if from == to { 1 } else { RING }));
-        let rings: Vec<Vec<_>> = (0..n).map(|from| (0..n).map(|to| ring(from, to)).collect()).collect();
+        let rings: Vec<Vec<_>> = (0..n)
+            .map(|from| (0..n).map(|to| ring(from, to)).collect())
+            .collect();
         (0..n)
             .map(|me| Steering {
                 me: me as u8,
                 to: rings[me].clone(),
-                from: (0..n).filter(|&o| o != me).map(|o| rings[o][me].clone()).collect(),
+                from: (0..n)
+                    .filter(|&o| o != me)
+                    .map(|o| rings[o][me].clone())
+                    .collect(),
             })
             .collect()
     }

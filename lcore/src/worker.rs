@@ -144,7 +144,7 @@ impl Worker {
             self.apply();
             let frames = self.poll();
             if let (0, Some(sleep)) = (frames, self.idle_sleep) {
-                std::thread::sleep(sleep);
+                std::thread::park_timeout(sleep);
             }
         }
         let end = cycles() + DRAIN_MS * self.cycles_per_ms;
@@ -152,8 +152,13 @@ impl Worker {
         let alone = self.steering.count() < 2;
         while (self.poll() > 0 || !alone) && cycles() < end {}
         // What the others steer here after this has nobody to seal it.
-        let left = self.steering.from().iter().map(|ring| std::iter::from_fn(|| ring.pop()).count());
-        self.counters.count(DropReason::SteerFull, left.sum::<usize>() as u64);
+        let left = self
+            .steering
+            .from()
+            .iter()
+            .map(|ring| std::iter::from_fn(|| ring.pop()).count());
+        self.counters
+            .count(DropReason::SteerFull, left.sum::<usize>() as u64);
     }
 
     /// One poll of every port. Returns how many frames they had.
@@ -293,7 +298,9 @@ impl Worker {
             counters: &self.counters,
         };
         let (context, received) = (&mut self.context, &mut self.received);
-        let bytes = self.outbound.process(context, tunnel as u8, received, now, &mut outgoing);
+        let bytes = self
+            .outbound
+            .process(context, tunnel as u8, received, now, &mut outgoing);
         outgoing.flush();
         bytes
     }

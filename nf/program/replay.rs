@@ -108,15 +108,6 @@ fn play(eal: &[String], command: &Replay, keys: &KeysFile, frames: u64) -> Resul
         Some(file) => open("net_pcap_host", format!("tx_pcap={}", argument(file)?))?,
         None => open("net_null_host", "no-rx=1".into())?,
     };
-    let mut listeners = Listeners::default();
-    for address in &keys.listen {
-        if !listeners.add(*address, 0) {
-            return Err(Failure::usage(format!(
-                "{}: too many listening addresses",
-                command.keys.display()
-            )));
-        }
-    }
     let table = statics::table(&machine.imb, keys, tunnel.mac().map_err(Failure::machine)?)?;
     let Table {
         tunnel: table,
@@ -132,7 +123,7 @@ fn play(eal: &[String], command: &Replay, keys: &KeysFile, frames: u64) -> Resul
         host: Some(queues(&host, usize::MAX)?),
         tunnels: vec![queues(&tunnel, usize::MAX)?],
         tables: vec![table],
-        listeners,
+        listeners: listeners(keys, &command.keys)?,
         tuning: Tuning {
             batch: command.batch == Switch::On,
             lookahead,
@@ -156,6 +147,18 @@ fn play(eal: &[String], command: &Replay, keys: &KeysFile, frames: u64) -> Resul
         totals: counters.totals(),
         peers,
     })
+}
+
+/// Where the keys file, whose path errors name, says that the tunnel listens.
+fn listeners(keys: &KeysFile, path: &Path) -> Result<Listeners, Failure> {
+    let mut listeners = Listeners::default();
+    if keys.listen.iter().all(|address| listeners.add(*address, 0)) {
+        return Ok(listeners);
+    }
+    Err(Failure::usage(format!(
+        "{}: too many listening addresses",
+        path.display()
+    )))
 }
 
 /// Polls on a worker's lcore until every frame of the capture has come by.

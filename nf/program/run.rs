@@ -41,16 +41,7 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
     let mut plan = Plan::new(&config, &given)?;
     setup::log(config.log.format, config.log.level);
     plan.warnings.iter().for_each(|w| tracing::warn!("{w}"));
-    let wants = Wants {
-        prefix: config.name.clone(),
-        pci: Some(config.nic.port.clone())
-            .filter(|p| is_pci_address(p))
-            .into_iter()
-            .collect(),
-        no_huge_mb: setup::megabytes(plan.mbufs, plan.large),
-        ..Wants::default()
-    };
-    let machine = setup::start(&given, wants, plan.workers.clone())?;
+    let machine = setup::start(&given, wants(&config, &plan), plan.workers.clone())?;
     let cpu = choose_cpu(&machine)?;
     let pools = setup::pools(&machine.eal, plan.mbufs, plan.large)?;
     let mut kernel = Kernel::open(&config.name)?;
@@ -69,8 +60,13 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
     let cycles_per_ms = machine.eal.tsc_hz() / 1000;
     let mut control =
         Control::new(prepared.control(workers.clone(), kernel, &ports, &plan, source, cycles_per_ms));
-    let all_pools = vec![pools.small.clone(), pools.large.clone()];
-    let answers = Gateway::new(workers, all_pools, control.registry.clone(), plan.tuning, cycles_per_ms);
+    let answers = Gateway::new(
+        workers,
+        pools.all(),
+        control.registry.clone(),
+        plan.tuning,
+        cycles_per_ms,
+    );
     let serving = lcore::telemetry::serve(&machine.eal, answers::COMMANDS, Box::new(answers));
     let watched = match &serving {
         Ok(_) => {
@@ -97,6 +93,19 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
     stopped.and(watched)?;
     tracing::info!("done");
     Ok(())
+}
+
+/// What EAL has to get.
+fn wants(config: &Config, plan: &Plan) -> Wants {
+    Wants {
+        prefix: config.name.clone(),
+        pci: Some(config.nic.port.clone())
+            .filter(|p| is_pci_address(p))
+            .into_iter()
+            .collect(),
+        no_huge_mb: setup::megabytes(plan.mbufs, plan.large),
+        ..Wants::default()
+    }
 }
 
 /// The CPU of the one worker that this version runs. What is not as configured is said.
@@ -162,7 +171,8 @@ fn watch(
     let handle = &worker.handle;
     let (mut received, mut since) = (0, Instant::now());
     loop {
-        std::thread::sleep(TICK);
+        // Not `sleep`, which goes on after a signal and never ends when net_tap has one sent every few microseconds.
+        std::thread::park_timeout(TICK);
         control.tick();
         if signals.end.load(Ordering::Relaxed) {
             tracing::info!("told to end");

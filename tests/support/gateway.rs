@@ -136,6 +136,11 @@ impl Gateway {
         fs::read_to_string(self.folder.path().join("err")).expect("its log")
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
@@ -178,7 +183,9 @@ impl Gateway {
 
     /// What dpdk-telemetry.py prints for a command.
     pub fn telemetry(&self, command: &str) -> Value {
+        // Debian's own Python: another one that is first in the path may take long to start.
         let mut tool = Command::new("dpdk-telemetry.py")
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .args(["-f", &self.name])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -16,7 +16,7 @@ mod pcap_file;
 #[path = "judge/recorder.rs"]
 pub mod recorder;
 
-use crate::gateway::mac;
+use crate::gateway::{Namespace, mac};
 use crate::pair::{End, FIRST_PORT, NIC, Pair, TUNNEL};
 use inner::{Crossing, Tap};
 use outer::{Gateway, Outer, Rules};
@@ -61,6 +61,18 @@ pub struct Verdict {
 impl Judge {
     /// From now on. Nothing should be on its way.
     pub fn start(pair: &Pair) -> Judge {
+        // A frame that net_af_packet sends passes no capture on its own interface (PACKET_QDISC_BYPASS).
+        Judge::start_at(pair, [End::Left, End::Right].map(|end| pair.far_end(end)))
+    }
+
+    /// From now on, with a relay that makes the one side's frames look different to the other: they are judged as
+    /// `end` sends and receives them.
+    pub fn start_as_seen_by(pair: &Pair, end: End) -> Judge {
+        Judge::start_at(pair, [pair.far_end(end); 2])
+    }
+
+    /// `wires`: where the frames of the left side and those of the right one are captured.
+    fn start_at(pair: &Pair, wires: [(&Namespace, &str); 2]) -> Judge {
         let sides = [&pair.left, &pair.right];
         let gateway = |end: End| {
             let side = pair.side(end);
@@ -79,11 +91,7 @@ impl Judge {
             },
             before: sides.map(|side| side.losses()),
             taps: sides.map(|side| Recorder::start(&side.namespace, TUNNEL)),
-            // A frame that net_af_packet sends passes no capture on its own interface (PACKET_QDISC_BYPASS).
-            nics: [End::Left, End::Right].map(|end| {
-                let (namespace, interface) = pair.far_end(end);
-                Recorder::start(namespace, interface)
-            }),
+            nics: wires.map(|(namespace, interface)| Recorder::start(namespace, interface)),
         }
     }
 
@@ -160,15 +168,26 @@ impl Verdict {
             .sum()
     }
 
-    /// `peer.py` opens every record that was between the gateways, and what it finds in them is what came out: for when
-    /// nothing was lost. `keepalives` are allowed besides.
-    pub fn assert_opened_by_others(&self, pair: &Pair) {
+    /// `peer.py` opens every record that was between the gateways; what it printed.
+    pub fn assert_opened(&self, pair: &Pair) -> Value {
         let folder = pair.left.gateway.folder.path();
         let capture = folder.join("wire.pcap");
         pcap_file::write(&capture, &self.wire);
         let opened = open(&folder.join("keys.json"), &capture);
+        assert_eq!(
+            opened["records"],
+            self.outer.records.iter().sum::<usize>(),
+            "{opened}"
+        );
         assert_eq!(opened["failures"], 0, "{opened}");
         assert_eq!(opened["duplicates"], 0, "{opened}");
+        opened
+    }
+
+    /// [`Verdict::assert_opened`], and what it finds in the records is what came out: for when nothing was lost. Keepalives
+    /// are allowed besides.
+    pub fn assert_opened_by_others(&self, pair: &Pair) {
+        let opened = self.assert_opened(pair);
         for (direction, crossing) in ["encrypt", "decrypt"].iter().zip(&self.crossings) {
             for peer in 0..pair.peers {
                 let (mut digest, mut packets) = (Sha256::new(), 0u64);

@@ -12,14 +12,15 @@ mod plan;
 pub mod relay;
 
 use crate::gateway::{Gateway, Namespace, PATIENCE, Wire, can_make_interfaces, no_files_left, run, skip};
-pub use plan::{End, FIRST_PORT, Plan};
-use plan::{configuration, keys};
+use plan::configuration;
+pub use plan::{End, FIRST_PORT, Plan, keys};
 use relay::Relay;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// The interface that a gateway's NIC port reads; the other side's is its veth peer.
@@ -38,6 +39,8 @@ pub struct Side {
     pub gateway: Gateway,
     /// Where all of it is.
     pub namespace: Namespace,
+    /// What [`Side::ring_full`] found so far: the kernel starts again each time.
+    ring_full: AtomicU64,
 }
 
 /// Two gateways and what joins them; all of it goes away when dropped.
@@ -60,6 +63,16 @@ pub struct Pair {
 impl Pair {
     /// Runs a test with a pair, or prints why this machine cannot. Both are ready, with addresses on all interfaces.
     pub fn test(name: &str, plan: &Plan, body: impl FnOnce(&mut Pair)) {
+        Pair::test_and_after(name, plan, body, |_| ());
+    }
+
+    /// Like [`Pair::test`]; `after` gets the namespaces of the left and the right side once both gateways have ended.
+    pub fn test_and_after(
+        name: &str,
+        plan: &Plan,
+        body: impl FnOnce(&mut Pair),
+        after: impl FnOnce(&[Namespace; 2]),
+    ) {
         let made =
             can_make_interfaces().and_then(|()| Ok([Namespace::new("left")?, Namespace::new("right")?]));
         let namespaces = match made {
@@ -68,12 +81,12 @@ impl Pair {
         };
         let mut pair = Pair::start(namespaces, plan);
         body(&mut pair);
-        pair.end();
+        after(&pair.end());
     }
 
     fn start(namespaces: [Namespace; 2], plan: &Plan) -> Pair {
         let middle = join(&namespaces, plan);
-        let [left_keys, right_keys] = keys(plan);
+        let [left_keys, right_keys] = plan.keys.clone().unwrap_or_else(|| keys(plan));
         let config = |end| configuration(plan, end);
         let [left, right] = namespaces;
         // Both at once: each takes its time to set up memory.
@@ -84,6 +97,7 @@ impl Pair {
                 end,
                 gateway: gateway.ready(),
                 namespace,
+                ring_full: AtomicU64::new(0),
             };
             side.set_addresses(plan.peers);
             side
@@ -132,10 +146,11 @@ impl Pair {
         }
     }
 
-    /// SIGTERM to both: each ends within two seconds with status 0, and leaves no interface and no file.
-    pub fn end(self) {
+    /// SIGTERM to both: each ends within two seconds with status 0, and leaves no interface and no file. What is left
+    /// are the namespaces.
+    pub fn end(self) -> [Namespace; 2] {
         drop(self.middle);
-        for side in [self.left, self.right] {
+        [self.left, self.right].map(|side| {
             let Side {
                 gateway, namespace, ..
             } = side;
@@ -145,7 +160,8 @@ impl Pair {
             assert!(!left.contains(HOST) && !left.contains(TUNNEL), "{left}");
             let undo = Path::new("/run/ovpn-dpdk").join(format!("{name}.undo"));
             assert!(!undo.exists(), "{} is left", undo.display());
-        }
+            namespace
+        })
     }
 }
 
@@ -194,7 +210,7 @@ impl Side {
     }
 
     /// Everything that may name a lost packet, now: the gateway's drops, what its ports missed, and what the kernel
-    /// could not give to the tunnel port; those that are not zero.
+    /// could not give to the tunnel port, and to the NIC port; those that are not zero.
     pub fn losses(&self) -> BTreeMap<String, u64> {
         let mut losses = BTreeMap::new();
         let drops = self.gateway.telemetry("/ovpn/drops");
@@ -213,17 +229,36 @@ impl Side {
                 losses.insert(format!("{} {counter}", name.as_str().expect("a name")), count);
             }
         }
-        let links = self.run(&["ip", "-j", "-s", "link", "show", TUNNEL]);
-        let links: Value = serde_json::from_str(&links).expect("ip -j prints JSON");
-        for direction in ["rx", "tx"] {
-            let count = links[0]["stats64"][direction]["dropped"].as_u64();
-            losses.insert(
-                format!("{TUNNEL} {direction}_dropped"),
-                count.unwrap_or_else(|| panic!("{links}")),
-            );
+        for interface in [TUNNEL, NIC] {
+            for direction in ["rx", "tx"] {
+                let count = self.statistic(interface, direction, "dropped");
+                losses.insert(format!("{interface} {direction}_dropped"), count);
+            }
         }
+        losses.insert(format!("{NIC} ring full"), self.ring_full());
         losses.retain(|_, count| *count > 0);
         losses
+    }
+
+    /// A number of an interface's kernel side: "rx" or "tx", and which.
+    pub fn statistic(&self, interface: &str, direction: &str, what: &str) -> u64 {
+        let links = self.run(&["ip", "-j", "-s", "link", "show", interface]);
+        let links: Value = serde_json::from_str(&links).expect("ip -j prints JSON");
+        let count = links[0]["stats64"][direction][what].as_u64();
+        count.unwrap_or_else(|| panic!("{links}"))
+    }
+
+    /// Frames that the NIC port's ring had no room for, so far: net_af_packet of DPDK 22.11 asks the kernel for none of its
+    /// counts.
+    fn ring_full(&self) -> u64 {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/ring_drops.py");
+        let mut command = Command::new("/usr/bin/python3");
+        let printed = run(command.arg(script).arg(self.gateway.pid().to_string()));
+        let new: u64 = printed
+            .trim()
+            .parse()
+            .unwrap_or_else(|e| panic!("{e}: {printed}"));
+        self.ring_full.fetch_add(new, Ordering::Relaxed) + new
     }
 
     /// Addresses of the interfaces, and routes that choose the source address which belongs to the peer.

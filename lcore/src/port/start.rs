@@ -121,7 +121,11 @@ pub(super) fn largest_mtu(info: &d::rte_eth_dev_info) -> u16 {
     /// Ethernet header and frame check sequence (`RTE_ETHER_HDR_LEN`, `RTE_ETHER_CRC_LEN`).
     const OVERHEAD: u32 = 18;
     let (longest, most) = (info.max_rx_pktlen, u32::from(info.max_mtu));
-    let overhead = if info.max_mtu != u16::MAX && longest > most { longest - most } else { OVERHEAD };
+    let overhead = if info.max_mtu != u16::MAX && longest > most {
+        longest - most
+    } else {
+        OVERHEAD
+    };
     longest.saturating_sub(overhead).min(most) as u16
 }
 

@@ -144,7 +144,7 @@ impl Gateway {
                 if Instant::now() > until {
                     return Err(format!("worker {}: it has not taken the change yet", worker.cpu));
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::park_timeout(Duration::from_millis(1));
             }
         }
         Ok(in_force(self.tuning))

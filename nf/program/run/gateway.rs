@@ -65,7 +65,7 @@ impl Handle {
             }
             // It stops reading when nobody takes its answers.
             self.take_replies();
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::park_timeout(Duration::from_millis(1));
         }
     }
 
@@ -74,7 +74,7 @@ impl Handle {
         let until = Instant::now() + PATIENCE;
         while !self.mailbox.is_read() && !self.stuck.load(Ordering::Relaxed) && Instant::now() < until {
             self.take_replies();
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::park_timeout(Duration::from_millis(1));
         }
     }
 

@@ -5,6 +5,7 @@ use crate::program::run::nic::AfPacket;
 use nf_kernel::{Change, Monitor, Netlink, Undo, sysctl};
 use nf_path::tunnel::Mode;
 use std::net::IpAddr;
+use std::path::Path;
 
 /// The kernel as the gateway reaches it. What has to be undone is undone when it is dropped; after a kill, by the next
 /// start.
@@ -18,6 +19,13 @@ pub struct Kernel {
 impl Kernel {
     /// Opens it, after undoing what a killed gateway of this name left.
     pub fn open(name: &str) -> Result<Kernel, Failure> {
+        let file = Path::new(nf_kernel::FOLDER).join(format!("{name}.undo"));
+        if file.metadata().is_ok_and(|left| left.len() > 0) {
+            tracing::info!(
+                "undoing first what a gateway of this name left when it was killed ({})",
+                file.display()
+            );
+        }
         let (undo, warnings) = Undo::open(name).map_err(Failure::machine)?;
         for warning in warnings {
             tracing::warn!("left by a gateway that was killed: {warning}");

@@ -73,12 +73,18 @@ impl Plan {
         if let Some(nic) = &af_packet {
             nic.check_mtu(config.nic.mtu).map_err(Failure::usage)?;
         }
+        let listen = Listen::new(config, &keys, &mut warnings)?;
+        if listen.has_wildcard() && matches!(config.host.kind, PortKind::Ethdev(_)) {
+            return Err(Failure::usage(
+                "tunnel.listen: a wildcard means the host interface's addresses, and a host port that EAL arguments make has none",
+            ));
+        }
         let needs = Needs {
             ports: 2 + config.tunnels.len() as u32,
             workers: WORKERS,
         };
         Ok(Plan {
-            listen: Listen::new(config, &keys, &mut warnings)?,
+            listen,
             tuning: Tuning {
                 batch: config.batch,
                 lookahead: lookahead(&config.lookahead),
@@ -321,6 +327,14 @@ mod tests {
         );
         assert!(listen.holds(0, "192.0.2.2:1".parse().unwrap(), &own));
         assert!(!listen.holds(0, "192.0.2.3:1".parse().unwrap(), &own));
+    }
+
+    #[test]
+    fn a_wildcard_needs_an_interface_with_addresses() {
+        let line = refused(&format!(
+            "{NIC}[host]\nkind = \"net_ring0\"\n[[tunnel]]\ninterface = \"t0\"\nlisten = [\"0.0.0.0:1\"]\n"
+        ));
+        assert!(line.starts_with("tunnel.listen: a wildcard"), "{line}");
     }
 
     #[test]

@@ -231,8 +231,8 @@ fn is_solicited_node(address: &Ipv6Addr) -> bool {
     address.octets().starts_with(&PREFIX)
 }
 
-/// Whether a frame is the kernel's own: ARP of any kind, router and neighbour discovery (RFC 4861: types 133 to 136, hop
-/// limit 255), or reports and leaving of Multicast Listener Discovery (RFC 2710 and RFC 3810: types 131, 132 and 143, hop
+/// Whether a frame is the kernel's own: ARP of any kind, router and neighbour discovery and redirects (RFC 4861: types
+/// 133 to 137, hop limit 255), or reports and leaving of Multicast Listener Discovery (RFC 2710 and RFC 3810: types 131, 132 and 143, hop
 /// limit 1), behind hop-by-hop options or not. Whether it is well-formed otherwise makes no difference.
 pub fn classify_noise(frame: &[u8]) -> bool {
     match be16(frame, ETHER - 2) {
@@ -240,7 +240,7 @@ pub fn classify_noise(frame: &[u8]) -> bool {
         Some(ether::IPV6) => Icmpv6::of(&frame[ETHER..]).is_some_and(|icmp| {
             matches!(
                 (icmp.kind, icmp.hops),
-                (133..=136, UNROUTED) | (131 | 132 | 143, 1)
+                (133..=137, UNROUTED) | (131 | 132 | 143, 1)
             )
         }),
         _ => false,

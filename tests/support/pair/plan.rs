@@ -27,8 +27,18 @@ pub struct Plan<'a> {
     pub nic: &'a str,
     /// More lines of `[[tunnel]]`.
     pub tunnel: &'a str,
+    /// More lines of `[[tunnel]]` of the right side only.
+    pub right_tunnel: &'a str,
     /// More lines of each `[[tunnel.peer]]`.
     pub peer: &'a str,
+    /// More lines of `[nic]` of the left side and of the right one.
+    pub nic_of: [&'a str; 2],
+    /// More listening addresses of the left side and of the right one.
+    pub listen: [&'a [&'a str]; 2],
+    /// Both keys files, instead of new ones with one key for each peer: see [`keys`].
+    pub keys: Option<[String; 2]>,
+    /// The state files, for more than one run; each is beside its configuration unless it begins with `/`.
+    pub state_files: [String; 2],
     /// What frames between the gateways pass through, instead of one veth pair.
     pub relay: Option<Arc<Change>>,
 }
@@ -44,7 +54,12 @@ impl Default for Plan<'_> {
             general: "",
             nic: "",
             tunnel: "",
+            right_tunnel: "",
             peer: "",
+            nic_of: [""; 2],
+            listen: [&[]; 2],
+            keys: None,
+            state_files: ["ids".into(), "ids".into()],
             relay: None,
         }
     }
@@ -95,7 +110,7 @@ impl End {
     }
 }
 
-/// Both keys files: the right side's is the left's with `encrypt` and `decrypt` exchanged.
+/// Both keys files, of new keys: the right side's is the left's with `encrypt` and `decrypt` exchanged.
 pub fn keys(plan: &Plan) -> [String; 2] {
     let hexadecimal = |bytes: usize| {
         (0..bytes)
@@ -121,7 +136,13 @@ pub fn keys(plan: &Plan) -> [String; 2] {
 
 /// The addresses and ports that a side listens on.
 fn listen(plan: &Plan, end: End) -> Vec<String> {
-    (0..plan.peers).map(|peer| endpoint(plan, end, peer)).collect()
+    let more = plan.listen[end.index()]
+        .iter()
+        .map(|address| (*address).to_owned());
+    (0..plan.peers)
+        .map(|peer| endpoint(plan, end, peer))
+        .chain(more)
+        .collect()
 }
 
 fn endpoint(plan: &Plan, end: End, peer: u32) -> String {
@@ -141,11 +162,16 @@ pub fn configuration(plan: &Plan, end: End) -> String {
     // A frame of the ring holds its own header and the packet; a block is a power of two of pages that frames divide.
     let frame = if *nic_mtu <= 1900 { 2048 } else { 16384 };
     let vdev = format!("net_af_packet0,iface={NIC},blocksz=65536,framesz={frame},framecnt=4096");
+    let one_sided = match end {
+        End::Left => "",
+        End::Right => plan.right_tunnel,
+    };
     let peers: String = (0..plan.peers)
         .map(|peer| {
             format!(
-                "[[tunnel.peer]]\nid = {peer}\nremote = \"{}\"\naddresses = [\"{}\", \"{}\"]\n{}\n",
+                "[[tunnel.peer]]\nid = {peer}\nremote = \"{}\"\nlocal = \"{}\"\naddresses = [\"{}\", \"{}\"]\n{}\n",
                 endpoint(plan, end.other(), peer),
+                endpoint(plan, end, peer),
                 end.other().vpn(peer, false),
                 end.other().vpn(peer, true),
                 plan.peer
@@ -154,13 +180,15 @@ pub fn configuration(plan: &Plan, end: End) -> String {
         .collect();
     format!(
         "eal = [\"--vdev={vdev}\"]\nlcores = \"{}\"\nidle_sleep_us = 50\ninsecure_static_keys = true\n\
-         state_file = \"ids\"\n{general}\n\
-         [nic]\nport = \"net_af_packet0\"\nmtu = {nic_mtu}\n{nic}\n\
+         state_file = \"{}\"\n{general}\n\
+         [nic]\nport = \"net_af_packet0\"\nmtu = {nic_mtu}\n{nic}\n{}\n\
          [host]\nkind = \"tap\"\ninterface = \"{HOST}\"\n\
          [metrics]\nlisten = \"\"\n\
          [[tunnel]]\nkind = \"tap\"\ninterface = \"{TUNNEL}\"\nmode = \"mp\"\nmtu = {tunnel_mtu}\n\
-         listen = {:?}\nkeys_file = \"keys.json\"\n{tunnel}\n{peers}",
+         listen = {:?}\nkeys_file = \"keys.json\"\n{tunnel}\n{one_sided}\n{peers}",
         end.index(),
+        plan.state_files[end.index()],
+        plan.nic_of[end.index()],
         listen(plan, end),
     )
 }

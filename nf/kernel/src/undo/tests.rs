@@ -71,7 +71,10 @@ fn what_a_killed_process_left_is_undone_first() {
         "{warnings:?}"
     );
     // What could not be undone is kept, to be tried again.
-    assert_eq!(fs::read_to_string(&path).expect("the file"), format!("{outside}\n"));
+    assert_eq!(
+        fs::read_to_string(&path).expect("the file"),
+        format!("{outside}\n")
+    );
     assert_eq!(undo.perform(), warnings[1..]);
     assert!(!path.exists());
 }

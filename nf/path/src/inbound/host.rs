@@ -7,7 +7,7 @@ use crate::buf::{Buf, Verdict};
 use crate::burst::Outputs;
 use crate::fragments::Fragments;
 use crate::verdict::DropReason;
-use nf_wire::{ether, partial};
+use nf_wire::{ether, inner, partial};
 
 impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
     /// Hands the frame in `slot` to the host port.
@@ -72,8 +72,11 @@ impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
     /// it (net_af_packet does, for IPv4), whatever its DF says.
     #[cold]
     fn cut(&mut self, buf: B, out: &mut Outputs<B>) {
-        let is_v4 = matches!(ether::layer3(buf.data()), Some((ether::IPV4, ..)));
-        if !is_v4 || !self.fragments_of(buf, out) {
+        let frame = buf.data();
+        // What the driver itself has cut short is of no use.
+        let whole_v4 = ether::layer3(frame)
+            .is_some_and(|(kind, l3, _)| kind == ether::IPV4 && inner::version_and_len(&frame[l3..]).is_ok());
+        if !whole_v4 || !self.fragments_of(buf, out) {
             self.counters.count(DropReason::HostMtu, 1);
         }
     }

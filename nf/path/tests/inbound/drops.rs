@@ -50,11 +50,10 @@ fn producer(reason: DropReason) -> Producer {
         DropReason::BadSource => Here(|bed| payload(bed, &record_of(1, 0, 1, &inner(2, 60, 1)))),
         DropReason::TunnelFull => Here(tunnel_full),
         DropReason::HostFull => Here(host_full),
-        DropReason::TunnelMtu
-        | DropReason::HostMtu
-        | DropReason::NicMtu
-        | DropReason::NicFull
-        | DropReason::SteerFull => Elsewhere("lcore/tests/worker_drops.rs"),
+        DropReason::TunnelMtu | DropReason::HostMtu | DropReason::NicMtu | DropReason::NicFull => {
+            Elsewhere("lcore/tests/worker_drops.rs")
+        }
+        DropReason::SteerFull => Elsewhere("lcore/tests/steering.rs"),
         DropReason::TunnelLength
         | DropReason::NotIpFrame
         | DropReason::Broadcast

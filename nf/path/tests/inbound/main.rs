@@ -16,6 +16,7 @@ mod float_model;
 mod float_way;
 mod fragments;
 mod host_checksums;
+mod host_cut;
 mod leaks;
 mod lookahead;
 mod lookahead_results;

@@ -275,7 +275,7 @@ fn icmp(kind: u8, hops: u8, options: bool) -> Vec<u8> {
 fn noise_and_what_is_none() {
     for options in [false, true] {
         for kind in 0..=255 {
-            let (discovery, mld) = ((133..=136).contains(&kind), [131, 132, 143].contains(&kind));
+            let (discovery, mld) = ((133..=137).contains(&kind), [131, 132, 143].contains(&kind));
             assert_eq!(
                 classify_noise(&icmp(kind, 255, options)),
                 discovery,
