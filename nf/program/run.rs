@@ -5,6 +5,7 @@ pub mod control;
 pub mod gateway;
 pub mod kernel;
 pub mod keys;
+pub mod listen;
 pub mod nic;
 pub mod plan;
 pub mod ports;

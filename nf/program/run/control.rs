@@ -9,7 +9,7 @@ mod ways;
 use crate::program::run::gateway::Handle;
 use crate::program::run::kernel::Kernel;
 use crate::program::run::keys::Keys;
-use crate::program::run::plan::Listen;
+use crate::program::run::listen::Listen;
 use crate::program::run::ports::Ports;
 use crate::program::run::registry::{PeerRef, Registry};
 use lcore::imb::Key;

@@ -1,6 +1,7 @@
 //! What a gateway is to be, worked out of the configuration before the machine is asked for anything.
 
 use crate::program::exit::Failure;
+use crate::program::run::listen::Listen;
 use crate::program::run::nic::AfPacket;
 use crate::program::sizing::Needs;
 use crate::program::statics::{StaticPeer, static_peers};
@@ -11,12 +12,10 @@ use nf_control::{
 };
 use nf_path::burst::MAX_TUNNELS;
 use nf_path::inbound::Tuning;
-use nf_path::inbound::classify::{Listeners, MAX_LISTENERS};
 use nf_path::tunnel::{Mode, MssClamp};
 use nf_state::{Lookahead, Scope};
 use nf_wire::mss::auto_mss_within;
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
 
 /// Workers that this version runs: with one, every flow stays on it.
 pub const WORKERS: u32 = 1;
@@ -163,104 +162,10 @@ fn lookahead(config: &nf_control::Lookahead) -> Lookahead {
     Lookahead { distance, scope }
 }
 
-/// Where the tunnels listen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listen(Vec<(SocketAddr, u8)>);
-
-impl Listen {
-    /// What configuration and keys files say.
-    pub fn new(
-        config: &Config,
-        keys: &[Option<KeysFile>],
-        warnings: &mut Vec<String>,
-    ) -> Result<Listen, Failure> {
-        let mut all: Vec<(SocketAddr, u8)> = Vec::new();
-        for (i, (tunnel, keys)) in config.tunnels.iter().zip(keys).enumerate() {
-            let listen = listen(tunnel, keys.as_ref());
-            if listen.is_empty() {
-                warnings.push(format!(
-                    "tunnel[{i}].listen: {} listens nowhere",
-                    tunnel.interface
-                ));
-            }
-            for address in listen {
-                all.push((*address, i as u8));
-            }
-        }
-        let listen = Listen(all);
-        listen.listeners(&[]).map_err(Failure::usage)?;
-        Ok(listen)
-    }
-
-    /// Whether some address is a wildcard, so that the addresses of the host interface matter.
-    pub fn has_wildcard(&self) -> bool {
-        self.0.iter().any(|(a, _)| a.ip().is_unspecified())
-    }
-
-    /// The addresses for the workers. A wildcard means the host interface's `own` addresses of its family.
-    ///
-    /// # Errors
-    /// More than a worker can hold.
-    pub fn listeners(&self, own: &[IpAddr]) -> Result<Listeners, String> {
-        let mut listeners = Listeners::default();
-        for (address, tunnel) in self.expanded(own) {
-            if !listeners.add(address, tunnel) {
-                return Err(format!(
-                    "tunnel[{tunnel}].listen: {address} is one too many: at most {MAX_LISTENERS} listening addresses in all"
-                ));
-            }
-        }
-        Ok(listeners)
-    }
-
-    /// Whether a tunnel listens at this address and port.
-    pub fn holds(&self, tunnel: u8, local: SocketAddr, own: &[IpAddr]) -> bool {
-        self.expanded(own).any(|(a, t)| t == tunnel && a == local)
-    }
-
-    /// The address and port from which a remote is contacted first: one of its IP version, `preferred` by the kernel if
-    /// that is one, else the first. A link-local one is for link-local remotes only.
-    pub fn local_for(
-        &self,
-        tunnel: u8,
-        remote: SocketAddr,
-        own: &[IpAddr],
-        preferred: Option<IpAddr>,
-    ) -> Option<SocketAddr> {
-        let link_local = |ip: IpAddr| matches!(ip, IpAddr::V6(a) if a.is_unicast_link_local());
-        let fits = |(a, t): &(SocketAddr, u8)| {
-            *t == tunnel && a.is_ipv4() == remote.is_ipv4() && link_local(a.ip()) == link_local(remote.ip())
-        };
-        let mut all = self.expanded(own).filter(fits).map(|(a, _)| a);
-        let first = all.next();
-        let best = first.into_iter().chain(all).find(|a| Some(a.ip()) == preferred);
-        best.or(first)
-    }
-
-    /// Named addresses first: they win over a wildcard with the same port.
-    fn expanded(&self, own: &[IpAddr]) -> impl Iterator<Item = (SocketAddr, u8)> {
-        let (wild, named): (Vec<_>, Vec<_>) =
-            self.0.iter().copied().partition(|(a, _)| a.ip().is_unspecified());
-        let of_wild = wild.into_iter().flat_map(|(address, tunnel)| {
-            let meant: Vec<_> = own
-                .iter()
-                .filter(|ip| ip.is_ipv4() == address.is_ipv4())
-                .map(|ip| (SocketAddr::new(*ip, address.port()), tunnel))
-                .collect();
-            meant
-        });
-        named.into_iter().chain(of_wild)
-    }
-}
-
-/// Where a tunnel listens: the keys file's word has the configuration's laid over it already.
-fn listen<'a>(tunnel: &'a TunnelConfig, keys: Option<&'a KeysFile>) -> &'a [SocketAddr] {
-    keys.map_or(&tunnel.listen, |k| &k.listen)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nf_path::inbound::classify::MAX_LISTENERS;
     use std::fmt::Write;
     use std::path::Path;
 
@@ -305,31 +210,6 @@ mod tests {
     }
 
     #[test]
-    fn a_local_address_is_the_kernels_choice_and_link_local_only_for_its_like() {
-        let text = "[[tunnel]]\ninterface = \"t0\"\nlisten = [\"[::]:1\", \"0.0.0.0:1\"]\n";
-        let listen = plan(&format!("{NIC}{text}")).unwrap().listen;
-        let own = ["fe80::1", "2001:db8::1", "192.0.2.1", "192.0.2.2"].map(|a| a.parse().unwrap());
-        let local = |remote: &str, preferred: Option<&str>| {
-            let preferred = preferred.map(|p| p.parse().unwrap());
-            let local = listen.local_for(0, remote.parse().unwrap(), &own, preferred);
-            local.map(|l| l.ip().to_string())
-        };
-        assert_eq!(local("[2001:db8::9]:5", None).as_deref(), Some("2001:db8::1"));
-        assert_eq!(local("[fe80::9]:5", None).as_deref(), Some("fe80::1"));
-        assert_eq!(local("198.51.100.1:5", None).as_deref(), Some("192.0.2.1"));
-        assert_eq!(
-            local("198.51.100.1:5", Some("192.0.2.2")).as_deref(),
-            Some("192.0.2.2")
-        );
-        assert_eq!(
-            local("198.51.100.1:5", Some("203.0.113.1")).as_deref(),
-            Some("192.0.2.1")
-        );
-        assert!(listen.holds(0, "192.0.2.2:1".parse().unwrap(), &own));
-        assert!(!listen.holds(0, "192.0.2.3:1".parse().unwrap(), &own));
-    }
-
-    #[test]
     fn a_wildcard_needs_an_interface_with_addresses() {
         let line = refused(&format!(
             "{NIC}[host]\nkind = \"net_ring0\"\n[[tunnel]]\ninterface = \"t0\"\nlisten = [\"0.0.0.0:1\"]\n"
@@ -349,28 +229,6 @@ mod tests {
             line,
             "tunnel[0]: peers 1 and 2 have the same remote, 198.51.100.7:1194"
         );
-    }
-
-    #[test]
-    fn a_wildcard_means_the_host_interfaces_addresses() {
-        let text = "[[tunnel]]\ninterface = \"t0\"\nlisten = [\"0.0.0.0:1194\", \"192.0.2.9:5\"]\n\
-                    [[tunnel]]\ninterface = \"t1\"\nlisten = [\"[::]:1195\"]";
-        let listen = plan(&format!("{NIC}{text}")).unwrap().listen;
-        let own = ["192.0.2.1", "2001:db8::1"].map(|a| a.parse().unwrap());
-        let all: Vec<_> = listen.expanded(&own).map(|(a, t)| (a.to_string(), t)).collect();
-        let expected = [
-            ("192.0.2.9:5", 0),
-            ("192.0.2.1:1194", 0),
-            ("[2001:db8::1]:1195", 1),
-        ];
-        assert_eq!(all, expected.map(|(a, t)| (a.to_owned(), t)));
-        assert!(listen.has_wildcard());
-        let local = |tunnel, remote: &str| listen.local_for(tunnel, remote.parse().unwrap(), &own, None);
-        assert_eq!(
-            local(1, "[2001:db8::7]:9"),
-            Some("[2001:db8::1]:1195".parse().unwrap())
-        );
-        assert_eq!(local(0, "[2001:db8::7]:9"), None);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use super::{Control, lock};
 use crate::program::exit::Failure;
 use crate::program::run::keys::HeldKey;
-use crate::program::run::plan::{Listen, check_remotes};
+use crate::program::run::listen::Listen;
+use crate::program::run::plan::check_remotes;
 use crate::program::run::registry::{Entry, PeerRef, Registry};
 use crate::program::statics::{StaticPeer, static_peers};
 use lcore::mailbox::Message;
