@@ -62,14 +62,17 @@ fn traffic_goes_on_after_the_pool_ran_empty() {
         });
         let frames = pcap_file::read(&captured("aes128-udp4.outer.pcap"));
         let before = gateway.counter("tunnel_tx");
-        frames.iter().for_each(|f| nic.send(f));
-        wait_for("the capture to pass", || gateway.counter("tunnel_tx") > before);
+        // Again and again: the first may come while all buffers still wait for their fragments.
+        wait_for("the capture to pass", || {
+            frames.iter().for_each(|f| nic.send(f));
+            gateway.counter("tunnel_tx") > before
+        });
         // Whole once the flood has aged out: the rest is a replay, and none is lost on the way in.
         std::thread::sleep(std::time::Duration::from_secs(3));
         let (received, empty) = (gateway.counter("nic_rx"), no_buffer());
         frames.iter().for_each(|f| nic.send(f));
         wait_for("all of it", || {
-            gateway.counter("nic_rx") == received + frames.len() as u64
+            gateway.counter("nic_rx") >= received + frames.len() as u64
         });
         assert_eq!(no_buffer(), empty, "buffers are there again");
         gateway.end();

@@ -10,6 +10,7 @@ use crate::program::run::gateway::Handle;
 use crate::program::run::kernel::Kernel;
 use crate::program::run::keys::Keys;
 use crate::program::run::listen::Listen;
+use crate::program::run::nic::AfPacket;
 use crate::program::run::ports::Ports;
 use crate::program::run::registry::{PeerRef, Registry};
 use lcore::imb::Key;
@@ -17,6 +18,7 @@ use lcore::mailbox::Message;
 use mirror::Stale;
 use nf_control::timers::PeerTimers;
 use nf_path::tunnel::Mode;
+use nf_path::verdict::DropReason;
 use nf_state::{Millis, Update};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -53,6 +55,8 @@ pub struct Control<'g> {
     ways: Ways,
     cycles_per_ms: u64,
     next: Instant,
+    /// The interface that frames may arrive cut from, until that was said.
+    may_cut: Option<AfPacket>,
     reloading: Source,
 }
 
@@ -78,6 +82,8 @@ pub struct Parts<'g> {
     pub listen: Listen,
     /// TSC cycles in a millisecond.
     pub cycles_per_ms: u64,
+    /// The interface behind the NIC port, if its frames may arrive cut.
+    pub af_packet: Option<AfPacket>,
     /// What SIGHUP reads again.
     pub source: Source,
 }
@@ -102,6 +108,7 @@ impl<'g> Control<'g> {
             pings: VecDeque::new(),
             cycles_per_ms: parts.cycles_per_ms,
             next: Instant::now() + EVERY,
+            may_cut: parts.af_packet,
             reloading: parts.source,
         };
         let registry = control.registry.clone();
@@ -129,6 +136,7 @@ impl<'g> Control<'g> {
         if Instant::now() >= self.next {
             self.next = Instant::now() + EVERY;
             self.look_at_keys();
+            self.look_for_cut_frames();
             self.bind_moved();
             let registry = lock(&registry);
             for peer in self.ways.unresolved(&registry) {
@@ -163,6 +171,14 @@ impl<'g> Control<'g> {
                     }
                 }
             }
+        }
+    }
+
+    /// A line, once, when frames may have been cut on their way in.
+    fn look_for_cut_frames(&mut self) {
+        let dropped = |w: &Handle| w.counters.dropped(DropReason::IpLength) > 0;
+        if let Some(nic) = self.may_cut.take_if(|_| self.workers.iter().any(dropped)) {
+            tracing::warn!("{}", nic.cut());
         }
     }
 

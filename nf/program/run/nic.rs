@@ -81,6 +81,15 @@ impl AfPacket {
             )
         })
     }
+
+    /// What the operator should hear once datagrams to a listening address were dropped as `ip_length`.
+    pub fn cut(&self) -> String {
+        format!(
+            "{}: frames arrive cut, or malformed (ip_length): net_af_packet hands over at most {} bytes of one; \
+             segmentation offload of the other end must be off, or its MTU is larger than ours",
+            self.interface, self.longest
+        )
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +132,7 @@ mod tests {
         assert_eq!(nic.check_mtu(1500), Ok(()));
         assert!(nic.check_mtu(1501).unwrap_err().ends_with("at most 1500"));
         assert!(nic.check_interface(9000).unwrap().contains("1982"));
+        assert!(nic.cut().starts_with("v: frames arrive cut") && nic.cut().contains("1982"));
         let small = AfPacket::of(
             &words("--vdev=net_af_packet0,iface=v,framesz=1024"),
             "net_af_packet0",

@@ -183,6 +183,7 @@ impl Prepared {
             kernel_l2: !plan.last_heard,
             listen: plan.listen.clone(),
             cycles_per_ms,
+            af_packet: plan.af_packet.clone(),
             source,
         }
     }

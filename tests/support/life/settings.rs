@@ -93,6 +93,8 @@ impl Peer {
 /// What a gateway is configured to be.
 #[derive(Clone)]
 pub struct Settings {
+    /// The NIC port: an EAL argument, and the port's name.
+    pub port: [String; 2],
     /// More lines of the top level; the state file is added.
     pub general: String,
     /// More lines of `[nic]`.
@@ -110,7 +112,9 @@ pub struct Settings {
 impl Settings {
     /// With so many peers, from peer id 0 on.
     pub fn with_peers(n: u32) -> Settings {
+        let vdev = format!("--vdev=net_af_packet0,iface={NIC},blocksz=65536,framesz=2048,framecnt=4096");
         Settings {
+            port: [vdev, "net_af_packet0".into()],
             general: String::new(),
             nic: String::new(),
             listen: vec![LISTEN.into()],
@@ -123,6 +127,7 @@ impl Settings {
     /// The configuration, but for the name.
     pub fn config(&self) -> String {
         let Settings {
+            port: [vdev, port],
             general,
             nic,
             listen,
@@ -132,9 +137,9 @@ impl Settings {
         } = self;
         let peers: String = peers.iter().map(Peer::toml).collect();
         format!(
-            "eal = [\"--vdev=net_af_packet0,iface={NIC},blocksz=65536,framesz=2048,framecnt=4096\"]\n\
+            "eal = [\"{vdev}\"]\n\
              idle_sleep_us = 50\ninsecure_static_keys = true\nstate_file = \"{state_file}\"\n{general}\n\
-             [nic]\nport = \"net_af_packet0\"\n{nic}\n[host]\nkind = \"tap\"\ninterface = \"wan0\"\n\
+             [nic]\nport = \"{port}\"\n{nic}\n[host]\nkind = \"tap\"\ninterface = \"wan0\"\n\
              [[tunnel]]\nkind = \"tap\"\ninterface = \"ovpn0\"\nlisten = {listen:?}\nkeys_file = \"keys.json\"\n\
              {tunnel}\n{peers}"
         )

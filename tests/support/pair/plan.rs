@@ -31,6 +31,8 @@ pub struct Plan<'a> {
     pub right_tunnel: &'a str,
     /// More lines of each `[[tunnel.peer]]`.
     pub peer: &'a str,
+    /// More lines of each `[[tunnel.peer]]` of the left side and of the right one.
+    pub peer_of: [&'a str; 2],
     /// More lines of `[nic]` of the left side and of the right one.
     pub nic_of: [&'a str; 2],
     /// More listening addresses of the left side and of the right one.
@@ -56,6 +58,7 @@ impl Default for Plan<'_> {
             tunnel: "",
             right_tunnel: "",
             peer: "",
+            peer_of: [""; 2],
             nic_of: [""; 2],
             listen: [&[]; 2],
             keys: None,
@@ -169,12 +172,13 @@ pub fn configuration(plan: &Plan, end: End) -> String {
     let peers: String = (0..plan.peers)
         .map(|peer| {
             format!(
-                "[[tunnel.peer]]\nid = {peer}\nremote = \"{}\"\nlocal = \"{}\"\naddresses = [\"{}\", \"{}\"]\n{}\n",
+                "[[tunnel.peer]]\nid = {peer}\nremote = \"{}\"\nlocal = \"{}\"\naddresses = [\"{}\", \"{}\"]\n{}\n{}\n",
                 endpoint(plan, end.other(), peer),
                 endpoint(plan, end, peer),
                 end.other().vpn(peer, false),
                 end.other().vpn(peer, true),
-                plan.peer
+                plan.peer,
+                plan.peer_of[end.index()]
             )
         })
         .collect();

@@ -16,6 +16,8 @@ struct Known {
     remote: SocketAddr,
     hop: Option<IpAddr>,
     usable: bool,
+    /// The way that was given to the workers last.
+    given: Option<Way>,
     /// Whether the way in use is the kernel's, and not one that a record has taught.
     kernels: bool,
 }
@@ -87,6 +89,7 @@ impl Ways {
             remote: binding.remote,
             hop,
             usable: mac.is_some(),
+            given: mac.map(untagged),
             kernels: mac.is_some() || (was_the_kernels && !taken_back),
         };
         self.known.insert(peer, known);
@@ -109,7 +112,8 @@ impl Ways {
         }
     }
 
-    /// Peers whose way is not known, or whose remote has changed unheard.
+    /// Peers whose way is not known, whose remote has changed unheard, or whose way a record has changed since: that of one
+    /// to another address of ours does.
     pub fn unresolved(&self, registry: &Registry) -> Vec<PeerRef> {
         if self.host.is_none() {
             return Vec::new();
@@ -119,7 +123,7 @@ impl Ways {
                 return false;
             };
             let known = self.known.get(peer);
-            known.is_none_or(|k| !k.usable || k.remote != binding.remote)
+            known.is_none_or(|k| !k.usable || (k.remote, k.given) != (binding.remote, binding.way))
         });
         unresolved.map(|(peer, _)| peer).collect()
     }

@@ -1,0 +1,474 @@
+//! Nothing remains of what is dropped: after 10^5 frames of every kind of drop, and after many questions, all buffers are
+//! free and memory is what it was.
+
+#[path = "support/gateway.rs"]
+mod gateway;
+#[path = "support/life.rs"]
+mod life;
+
+use gateway::{Gateway, Wire, in_namespace, ip, mac, wait_for};
+use life::{Bed, LISTEN, NIC, OWN, Peer, Settings, vpn};
+use nf_path::twin::craft::{self, Checksum, Frame, inner_v4};
+use nf_state::Cipher;
+use nf_wire::record::HeaderWord;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What frames from the NIC are dropped for; a fragment may end as the one or the other of its two reasons.
+const INBOUND: [&str; 21] = [
+    "unknown_peer",
+    "unknown_address",
+    "no_key",
+    "bad_tag",
+    "replay_zero",
+    "replay_old",
+    "replay_duplicate",
+    "too_short",
+    "data_v1",
+    "short_record",
+    "ip_length",
+    "udp_length",
+    "ip_checksum",
+    "udp_checksum",
+    "not_ip",
+    "empty",
+    "bad_source",
+    "tunnel_mtu",
+    "host_mtu",
+    "fragment_timeout",
+    "fragment_refused",
+];
+/// What frames from the tunnel are dropped for.
+const OUTBOUND: [&str; 10] = [
+    "unknown_mac",
+    "broadcast",
+    "multicast",
+    "not_ip_frame",
+    "tunnel_length",
+    "own_outer",
+    "no_primary",
+    "no_remote",
+    "no_neighbour",
+    "no_packet_id",
+];
+/// What frames from the host are dropped for.
+const HOST: [&str; 1] = ["nic_mtu"];
+const FRAGMENTS: [&str; 2] = ["fragment_timeout", "fragment_refused"];
+
+/// Frames in all, and in each round.
+const TOTAL: usize = 100_000;
+const ROUND: usize = 10_000;
+/// By how much the process may have grown between the first and the last round, in kB.
+const SLACK: u64 = 2048;
+
+/// Peers that cannot be sent to, and why not.
+const NO_PRIMARY: u32 = 1;
+const NO_REMOTE: u32 = 2;
+const NO_NEIGHBOUR: u32 = 3;
+const NO_PACKET_ID: u32 = 4;
+
+fn settings(folder: &Path) -> Settings {
+    let mut settings = Settings {
+        port: [format!("--vdev=net_tap_nic,iface={NIC}"), "net_tap_nic".into()],
+        tunnel: "mtu = 1400".into(),
+        state_file: folder.join("ids").display().to_string(),
+        ..Settings::with_peers(5)
+    };
+    let peers = &mut settings.peers;
+    peers[NO_PRIMARY as usize].keys.clear();
+    // Nothing listens that could send there.
+    peers[NO_REMOTE as usize].remote = "[2001:db8::2]:4002".parse().expect("an address");
+    peers[NO_NEIGHBOUR as usize].remote = "192.0.2.99:4003".parse().expect("an address");
+    settings
+}
+
+/// A gateway whose NIC is a TAP, which passes malformed frames as they are.
+fn start(settings: &Settings) -> Gateway {
+    let gateway = Gateway::spawn_in(None, &settings.config(), &settings.keys(), &[]).ready();
+    for words in [
+        "address add 192.0.2.1/24 dev wan0",
+        "neighbour replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev wan0 nud permanent",
+        // A TAP drops what does not fit.
+        "link set wan0 txqueuelen 20000 mtu 1600",
+        "link set ovpn0 txqueuelen 20000",
+        "link set nic0 txqueuelen 20000 mtu 1600",
+    ] {
+        ip(&words.split(' ').collect::<Vec<_>>());
+    }
+    gateway
+}
+
+/// Runs once with the one key that is to have no ids, and marks all of them as used.
+fn use_up(settings: &Settings, folder: &Path) {
+    let mut one = settings.clone();
+    one.peers = vec![settings.peers[NO_PACKET_ID as usize].clone()];
+    start(&one).terminate();
+    let path = folder.join("ids");
+    let text = fs::read_to_string(&path).expect("a state file");
+    let mut state: Value = serde_json::from_str(&text).expect("JSON");
+    for mark in state["keys"].as_object_mut().expect("keys").values_mut() {
+        *mark = (1u64 << 32).into();
+    }
+    fs::write(path, state.to_string()).expect("our own folder");
+}
+
+/// Makes frames that end as a reason says.
+struct Maker {
+    peer: Peer,
+    /// Packet id of the last record that was authentic.
+    id: u32,
+    /// The last such record.
+    last: Vec<u8>,
+    datagram: u16,
+    /// Of the tunnel interface.
+    tunnel: [u8; 6],
+}
+
+impl Maker {
+    fn seal(&self, word: HeaderWord, id: u32, inner: &[u8]) -> Vec<u8> {
+        let key = &self.peer.keys[0].decrypt;
+        craft::record(Cipher::Aes128Gcm, &key.key, &key.tail, word, id, inner)
+    }
+
+    /// The next authentic record.
+    fn authentic(&mut self, inner: &[u8]) -> Vec<u8> {
+        self.id += 1;
+        self.last = self.seal(self.word(), self.id, inner);
+        self.last.clone()
+    }
+
+    fn word(&self) -> HeaderWord {
+        HeaderWord::data_v2(0, self.peer.id)
+    }
+
+    fn good(&self, len: usize) -> Vec<u8> {
+        inner_v4(vpn(0), OWN, len, self.id)
+    }
+
+    /// UDP to the listening address.
+    fn udp(&self, payload: &[u8]) -> Frame {
+        let to: SocketAddr = LISTEN.parse().expect("an address");
+        let macs = ([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]);
+        Frame::udp(self.peer.remote, to)
+            .macs(macs.0, macs.1)
+            .payload(payload)
+    }
+
+    /// From the NIC.
+    fn inbound(&mut self, reason: &str, n: usize) -> Vec<u8> {
+        let (word, never) = (self.word(), 0x7000_0000 + n as u32);
+        let record = match reason {
+            "unknown_peer" => self.seal(HeaderWord::data_v2(0, 0x777), never, &[0x45; 60]),
+            "no_key" => self.seal(HeaderWord::data_v2(5, word.peer_id()), never, &[0x45; 60]),
+            "bad_tag" => {
+                let mut record = self.seal(word, never, &self.good(60 + n % 1000));
+                record[8 + n % 16] ^= 1;
+                record
+            }
+            "replay_zero" => self.seal(word, 0, &self.good(60)),
+            "replay_old" => self.seal(word, 1 + n as u32 % 1000, &self.good(60)),
+            "replay_duplicate" => self.last.clone(),
+            "too_short" => vec![0x48; n % 4],
+            "data_v1" => vec![6 << 3; 60],
+            "short_record" => self.last[..4 + n % 20].to_vec(),
+            "not_ip" => self.authentic(&[0x15; 60]),
+            "empty" => self.authentic(&[]),
+            "bad_source" => self.authentic(&inner_v4(Ipv4Addr::new(10, 9, 9, 9), OWN, 60, 1)),
+            "tunnel_mtu" => self.authentic(&self.good(1401)),
+            _ => self.last.clone(),
+        };
+        let udp = self.udp(&record);
+        match reason {
+            // From where no peer is.
+            "unknown_address" => {
+                let record = self.seal(HeaderWord::data_v2(0, 0xff_ffff), never, &[0x45; 60]);
+                self.udp(&record).ports(9, 1194).build()
+            }
+            "ip_length" => udp.ip_len(1999).build(),
+            "udp_length" => udp.udp_len(1999).build(),
+            "ip_checksum" => udp.ip_checksum(Checksum::Wrong).build(),
+            "udp_checksum" => udp.udp_checksum(Checksum::Wrong).build(),
+            "host_mtu" => {
+                let mut frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5][..], &[0; 1586]].concat();
+                frame.truncate(1530 + n % 70);
+                frame
+            }
+            // The first one alone; another first one of the same datagram.
+            "fragment_timeout" => {
+                self.datagram = self.datagram.wrapping_add(1);
+                self.udp(&[0x48; 64]).id(self.datagram).fragment(0, true).build()
+            }
+            "fragment_refused" => self.udp(&[0x48; 64]).id(self.datagram).fragment(0, true).build(),
+            _ => udp.build(),
+        }
+    }
+
+    /// From the kernel's side of the tunnel.
+    fn outbound(&self, reason: &str, n: usize) -> Vec<u8> {
+        let of = |peer: u32| [&[2, 0x6f, 0x76, 0][..], &peer.to_be_bytes()[2..]].concat();
+        let plain = inner_v4(OWN, vpn(0), 40 + n % 1300, n as u32);
+        let (to, kind, packet) = match reason {
+            "unknown_mac" => (of(0x777), 0x0800, plain),
+            "broadcast" => (
+                vec![0xff; 6],
+                0x0800,
+                inner_v4(OWN, Ipv4Addr::new(10, 8, 255, 255), 60, 1),
+            ),
+            "multicast" => (
+                vec![1, 0, 0x5e, 0, 0, 5],
+                0x0800,
+                inner_v4(OWN, Ipv4Addr::new(224, 0, 0, 5), 60, 1),
+            ),
+            "not_ip_frame" => (of(0), 0x88b5, plain),
+            "tunnel_length" => (of(0), 0x0800, plain[..30].to_vec()),
+            "own_outer" => (of(0), 0x0800, self.to_own_remote()),
+            "no_primary" => (of(NO_PRIMARY), 0x0800, plain),
+            "no_remote" => (of(NO_REMOTE), 0x0800, plain),
+            "no_neighbour" => (of(NO_NEIGHBOUR), 0x0800, plain),
+            "no_packet_id" => (of(NO_PACKET_ID), 0x0800, plain),
+            other => panic!("{other}"),
+        };
+        [&to[..], &self.tunnel, &u16::to_be_bytes(kind), &packet].concat()
+    }
+
+    /// An inner packet to the outer address and port of the peer.
+    fn to_own_remote(&self) -> Vec<u8> {
+        Frame::udp(([10, 8, 0, 1], 9).into(), self.peer.remote)
+            .payload(&[0; 40])
+            .build()[14..]
+            .to_vec()
+    }
+
+    /// From the kernel's side of the NIC: longer than a frame with two tags.
+    fn host(&self, n: usize) -> Vec<u8> {
+        let head = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
+        [&head[..], &vec![0; 1509 + n % 90]].concat()
+    }
+}
+
+/// By reason.
+type Counts = BTreeMap<String, u64>;
+
+fn drops(gateway: &Gateway) -> Counts {
+    let drops = gateway.telemetry("/ovpn/drops");
+    let drops = drops.as_object().expect("an object");
+    drops
+        .iter()
+        .map(|(name, n)| (name.clone(), n.as_u64().expect("a number")))
+        .collect()
+}
+
+/// Buffers that are free, by pool.
+fn free(gateway: &Gateway) -> String {
+    let pools = gateway.telemetry("/ovpn/pools");
+    format!("{}: {}", pools["name"], pools["free"])
+}
+
+/// What of the process is in memory, in kB.
+fn resident(gateway: &Gateway) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", gateway.pid())).expect("it runs");
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    let number = line.and_then(|l| l.split_whitespace().next());
+    number.expect("it has memory").parse().expect("a number")
+}
+
+/// Frames that the gateway took from all ports, but for those that it drops for no reason of ours: the kernel's.
+fn taken(gateway: &Gateway) -> u64 {
+    ["nic_rx", "tunnel_rx", "host_rx"]
+        .iter()
+        .map(|name| gateway.counter(name))
+        .sum()
+}
+
+/// A round of frames of all kinds in turn; how many of each.
+fn send_round(wires: &mut [Wire; 3], maker: &mut Maker, from: usize, sent: &mut Counts) {
+    let all = [&INBOUND[..], &OUTBOUND, &HOST];
+    let kinds: Vec<(usize, &str)> = (0..3)
+        .flat_map(|port| all[port].iter().map(move |r| (port, *r)))
+        .collect();
+    for n in from..from + ROUND {
+        let (port, reason) = kinds[n % kinds.len()];
+        let frame = match port {
+            0 => maker.inbound(reason, n),
+            1 => maker.outbound(reason, n),
+            _ => maker.host(n),
+        };
+        wires[port].send(&frame);
+        *sent.entry(reason.to_owned()).or_default() += 1;
+    }
+}
+
+/// Every frame is under its reason, and no other reason has any.
+fn assert_counted(before: &Counts, now: &Counts, sent: &Counts) {
+    let fold = |counts: &Counts| {
+        let mut folded = Counts::new();
+        for (reason, n) in counts {
+            let reason = if FRAGMENTS.contains(&reason.as_str()) {
+                "fragments"
+            } else {
+                reason
+            };
+            *folded.entry(reason.to_owned()).or_default() += n;
+        }
+        folded
+    };
+    let mut grown = fold(now);
+    for (reason, n) in fold(before) {
+        *grown.get_mut(&reason).expect("the same reasons") -= n;
+    }
+    grown.retain(|_, n| *n > 0);
+    assert_eq!(grown, fold(sent));
+    for reason in FRAGMENTS {
+        assert!(now[reason] > 0, "{reason}");
+    }
+}
+
+#[test]
+fn nothing_remains_of_frames_that_are_dropped() {
+    in_namespace("nothing_remains_of_frames_that_are_dropped", || {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let settings = settings(folder.path());
+        use_up(&settings, folder.path());
+        let gateway = start(&settings);
+        let mut wires = [NIC, "ovpn0", "wan0"].map(Wire::of);
+        let mut maker = Maker {
+            peer: settings.peers[0].clone(),
+            id: 100_000,
+            last: Vec::new(),
+            datagram: 0,
+            tunnel: mac("ovpn0"),
+        };
+        // What is old and what is a duplicate needs one that is neither.
+        let first = maker.authentic(&maker.good(60));
+        wires[0].send(&maker.udp(&first).build());
+        wait_for("a packet", || gateway.counter("tunnel_tx") == 1);
+        let (before, empty) = (drops(&gateway), free(&gateway));
+        let (mut sent, mut memory) = (Counts::new(), 0);
+        for from in (0..TOTAL).step_by(ROUND) {
+            let all = taken(&gateway) + ROUND as u64;
+            send_round(&mut wires, &mut maker, from, &mut sent);
+            wait_for("all of them to be taken", || taken(&gateway) >= all);
+            if from == 0 {
+                memory = resident(&gateway);
+            }
+        }
+        wait_for("the fragments to be given up", || free(&gateway) == empty);
+        let grown = resident(&gateway).saturating_sub(memory);
+        println!("{TOTAL} frames; {grown} kB more than the {memory} kB after the first {ROUND}");
+        assert_counted(&before, &drops(&gateway), &sent);
+        assert_eq!(sent.values().sum::<u64>(), TOTAL as u64);
+        assert!(grown <= SLACK, "{grown} kB more");
+        assert_eq!(gateway.counter("sealed"), 0, "none was for anybody");
+        assert_eq!(gateway.counter("tunnel_tx"), 1);
+        gateway.terminate();
+    });
+}
+
+/// A connection to the telemetry socket that stays open.
+struct Telemetry {
+    tool: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Telemetry {
+    fn of(gateway: &Gateway) -> Telemetry {
+        let mut tool = Command::new("/usr/bin/python3")
+            .args(["-u", "/usr/bin/dpdk-telemetry.py", "-f", &gateway.name])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("dpdk is installed");
+        let input = tool.stdin.take().expect("piped");
+        let output = BufReader::new(tool.stdout.take().expect("piped"));
+        Telemetry { tool, input, output }
+    }
+
+    fn ask(&mut self, command: &str) -> Value {
+        writeln!(self.input, "{command}").expect("it reads");
+        let key = command.split(',').next().expect("a command");
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(self.output.read_line(&mut line).expect("UTF-8") > 0, "it ended");
+            let json = line
+                .find('{')
+                .and_then(|at| serde_json::from_str(&line[at..]).ok());
+            if let Some(answer) = json.and_then(|v: Value| v.get(key).cloned()) {
+                return answer;
+            }
+        }
+    }
+
+    /// All pages: the ids of the peers, and how many pages.
+    fn peers(&mut self) -> (Vec<u64>, usize) {
+        let (mut command, mut ids, mut pages) = (String::from("/ovpn/peers"), Vec::new(), 0);
+        loop {
+            let page = self.ask(&command);
+            pages += 1;
+            let column = page["id"].as_array().expect("a column").iter();
+            ids.extend(column.map(|id| id.as_u64().expect("a number")));
+            match page["next"].as_str().expect("a text") {
+                "" => return (ids, pages),
+                next => command = format!("/ovpn/peers,{next}"),
+            }
+        }
+    }
+}
+
+impl Drop for Telemetry {
+    fn drop(&mut self) {
+        let _ = self.tool.kill();
+        let _ = self.tool.wait();
+    }
+}
+
+/// CPU time that the threads whose names begin so have used.
+fn cpu_time(gateway: &Gateway, name: &str) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{}/task", gateway.pid())).expect("it runs");
+    let of = |thread: std::io::Result<fs::DirEntry>| {
+        let path = thread.ok()?.path();
+        let is_it = fs::read_to_string(path.join("comm")).ok()?.starts_with(name);
+        let text = fs::read_to_string(path.join("schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok().filter(|_: &u64| is_it)
+    };
+    Duration::from_nanos(threads.filter_map(of).sum())
+}
+
+#[test]
+fn nothing_remains_of_questions_about_many_peers() {
+    in_namespace("nothing_remains_of_questions_about_many_peers", || {
+        const PEERS: u32 = 500;
+        let bed = Bed::start(Settings::with_peers(PEERS));
+        let mut telemetry = Telemetry::of(&bed.gateway);
+        telemetry.peers();
+        let (used, memory) = (cpu_time(&bed.gateway, "telemetry"), resident(&bed.gateway));
+        let (start, mut polls, mut pages) = (Instant::now(), 0, 0);
+        while start.elapsed() < Duration::from_secs(3) {
+            let next = Instant::now() + Duration::from_millis(100);
+            let (ids, asked) = telemetry.peers();
+            assert!(
+                ids.into_iter().eq(0..u64::from(PEERS)),
+                "each peer once, in order"
+            );
+            (polls, pages) = (polls + 1, asked);
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+        let used = cpu_time(&bed.gateway, "telemetry") - used;
+        let grown = resident(&bed.gateway).saturating_sub(memory);
+        println!(
+            "{polls} polls of {PEERS} peers in {pages} pages: {:?} of CPU time each; {grown} kB more in memory",
+            used / polls
+        );
+        assert!(used > Duration::ZERO, "the thread that answers was found");
+        assert!(grown <= SLACK, "{grown} kB more");
+        drop(telemetry);
+        bed.end();
+    });
+}
