@@ -135,9 +135,10 @@ fn outage(line: &Line, gone: &dyn Fn() -> [usize; 2]) {
         std::thread::sleep(Duration::from_millis(50));
     }
     println!("peers given up, left and right, by time: {removals:?}");
+    // They may have been heard last one interval before, and a little more on a busy machine.
     let early = removals
         .iter()
-        .filter(|(at, gone)| *at < Duration::from_millis(2500) && *gone != [0, 0]);
+        .filter(|(at, gone)| *at < Duration::from_millis(2000) && *gone != [0, 0]);
     assert_eq!(early.count(), 0, "too early: {removals:?}");
     assert_eq!(gone(), [PEERS as usize; 2], "all before the line is back");
     line.is_cut.store(false, Ordering::Relaxed);

@@ -125,7 +125,10 @@ struct Maker {
     id: u32,
     /// The last such record.
     last: Vec<u8>,
-    datagram: u16,
+    /// Datagrams of which the first fragment came.
+    alone: u16,
+    /// First fragments of datagrams of which it came twice.
+    twice: u16,
     /// Of the tunnel interface.
     tunnel: [u8; 6],
 }
@@ -199,14 +202,21 @@ impl Maker {
                 frame.truncate(1530 + n % 70);
                 frame
             }
-            // The first one alone; another first one of the same datagram.
+            // The first one alone; the first one twice: both go at once.
             "fragment_timeout" => {
-                self.datagram = self.datagram.wrapping_add(1);
-                self.udp(&[0x48; 64]).id(self.datagram).fragment(0, true).build()
+                self.alone += 1;
+                self.first_fragment(self.alone)
             }
-            "fragment_refused" => self.udp(&[0x48; 64]).id(self.datagram).fragment(0, true).build(),
+            "fragment_refused" => {
+                self.twice += 1;
+                self.first_fragment(0x8000 | self.twice / 2)
+            }
             _ => udp.build(),
         }
+    }
+
+    fn first_fragment(&self, datagram: u16) -> Vec<u8> {
+        self.udp(&[0x48; 64]).id(datagram).fragment(0, true).build()
     }
 
     /// From the kernel's side of the tunnel.
@@ -286,14 +296,19 @@ fn taken(gateway: &Gateway) -> u64 {
         .sum()
 }
 
-/// A round of frames of all kinds in turn; how many of each.
+/// A round of frames of all kinds in turn; how many of each. In the first one every other frame is a fragment: the pages of
+/// the reassembly table, some 8 MB, are in memory once they were touched.
 fn send_round(wires: &mut [Wire; 3], maker: &mut Maker, from: usize, sent: &mut Counts) {
     let all = [&INBOUND[..], &OUTBOUND, &HOST];
     let kinds: Vec<(usize, &str)> = (0..3)
         .flat_map(|port| all[port].iter().map(move |r| (port, *r)))
         .collect();
     for n in from..from + ROUND {
-        let (port, reason) = kinds[n % kinds.len()];
+        let (port, reason) = match from {
+            0 if n % 2 == 0 => (0, "fragment_refused"),
+            0 => kinds[n / 2 % kinds.len()],
+            _ => kinds[n % kinds.len()],
+        };
         let frame = match port {
             0 => maker.inbound(reason, n),
             1 => maker.outbound(reason, n),
@@ -341,7 +356,8 @@ fn nothing_remains_of_frames_that_are_dropped() {
             peer: settings.peers[0].clone(),
             id: 100_000,
             last: Vec::new(),
-            datagram: 0,
+            alone: 0,
+            twice: 1,
             tunnel: mac("ovpn0"),
         };
         // What is old and what is a duplicate needs one that is neither.

@@ -141,14 +141,16 @@ fn write_lcore(out: &mut String, lcore: &LcoreRow, before: &Totals, seconds: f64
             format!("{:.1}", d.busy_cycles as f64 / n as f64)
         }
     };
+    // Both paths: the cycles are those of all bursts.
+    let (packets, bytes) = (d.nic_rx + d.tunnel_rx, d.nic_rx_bytes + d.tunnel_rx_bytes);
     let _ = writeln!(
         out,
         "lcore   CPU {}: {} packet/s, {} bit/s, {} cycles a packet, {} cycles a byte",
         lcore.cpu,
-        short(d.nic_rx as f64 / seconds),
-        short(d.nic_rx_bytes as f64 * 8.0 / seconds),
-        per(d.nic_rx),
-        per(d.nic_rx_bytes),
+        short(packets as f64 / seconds),
+        short(bytes as f64 * 8.0 / seconds),
+        per(packets),
+        per(bytes),
     );
     let in_order = [
         ("packets", t.nic_rx),
@@ -159,6 +161,10 @@ fn write_lcore(out: &mut String, lcore: &LcoreRow, before: &Totals, seconds: f64
         ("reassembled", t.reassembled),
         ("to host", t.to_host),
         ("to daemon", t.to_daemon),
+        ("from tunnel", t.tunnel_rx),
+        ("sealed", t.sealed),
+        ("sent", t.records_tx),
+        ("fragments", t.fragments_tx),
     ];
     for line in in_order.chunks(4) {
         let cells: String = line

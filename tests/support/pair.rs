@@ -4,7 +4,7 @@
 //! addresses 10.8.0.(10+p) and fd08::a`p`, the right one 10.8.0.(20+p) and fd08::b`p`; each has a route that chooses
 //! the source address which belongs to the same peer.
 
-#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(dead_code, unused_imports, reason = "no test uses all of it")]
 
 #[path = "pair/plan.rs"]
 mod plan;

@@ -106,6 +106,30 @@ fn histogram_columns_stand_under_their_labels() {
 }
 
 #[test]
+fn both_paths_count_for_the_rates() {
+    let start = Instant::now();
+    let c = Counters::default();
+    c.nic_rx.add(100);
+    c.tunnel_rx.add(300);
+    c.sealed.add(299);
+    c.busy_cycles.add(4000);
+    let lcore = LcoreRow {
+        cpu: 1,
+        totals: c.totals(),
+    };
+    let mut table = Table::new("gw0", start);
+    let text = table.render(start + Duration::from_secs(1), vec![], vec![lcore], false);
+    assert!(
+        text.contains("CPU 1: 400 packet/s") && text.contains("10.0 cycles a packet"),
+        "{text}"
+    );
+    assert!(
+        text.contains("  from tunnel  300        sealed       299"),
+        "{text}"
+    );
+}
+
+#[test]
 fn an_idle_lcore_has_no_cycles_a_packet() {
     let start = Instant::now();
     let idle = LcoreRow {
