@@ -226,6 +226,11 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // A test that failed kills a gateway in the middle, and no other of its name comes to clean up.
+        if std::thread::panicking() {
+            let _ = fs::remove_file(format!("/run/ovpn-dpdk/{}.undo", self.name));
+            let _ = fs::remove_dir_all(Path::new("/var/run/dpdk").join(&self.name));
+        }
     }
 }
 
