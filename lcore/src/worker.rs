@@ -182,12 +182,6 @@ impl Worker {
         frames
     }
 
-    /// Sends what is for tunnel `index` to another queue from now on, and gives the former one back. Panics when there
-    /// is no such tunnel.
-    pub fn replace_tunnel_tx(&mut self, index: usize, tx: TxQueue) -> TxQueue {
-        std::mem::replace(&mut self.tunnels[index].tx, tx)
-    }
-
     /// Gives up every datagram that is still incomplete, as at the end of a capture.
     pub fn give_up_fragments(&mut self) {
         let end = cycles() + self.cycles_per_ms * (crate::reassembly::TIMEOUT_MS + 1);

@@ -5,7 +5,7 @@ use crate::program::statics;
 use lcore::Imb;
 use lcore::imb::Key;
 use nf_control::StaticKey;
-use nf_control::id_store::{Fingerprint, IdStore};
+use nf_control::id_store::{Fingerprint, IdRange, IdStore};
 use nf_control::rekey::{KeyUse, RekeyWatch};
 use nf_state::{KeySlot, PacketIds};
 use std::collections::HashMap;
@@ -98,6 +98,27 @@ impl Keys {
             .iter()
             .map(|(name, key)| (Fingerprint::of(key.cipher, &key.encrypt), name.clone()));
         let ranges = store.claim_all(names).map_err(Failure::machine)?;
+        let made = self.expand(wanted, &ranges);
+        if made.is_err() {
+            // None of them is in use: those that were expanded stop, the others never began.
+            for ((_, key), range) in wanted.iter().zip(&ranges) {
+                let key = Fingerprint::of(key.cipher, &key.encrypt);
+                match self.live.contains_key(&key) {
+                    true => self.stop_one(key),
+                    false => self.stopped.push((key, range.next)),
+                }
+            }
+            self.settle();
+        }
+        made
+    }
+
+    /// Keys with the ids that were reserved for them.
+    fn expand(
+        &mut self,
+        wanted: &[(String, &StaticKey)],
+        ranges: &[IdRange],
+    ) -> Result<Vec<HeldKey>, Failure> {
         let mut keys = Vec::with_capacity(wanted.len());
         for ((name, key), range) in wanted.iter().zip(ranges) {
             if range.next >= PacketIds::END {

@@ -92,15 +92,3 @@ pub fn complete(frame: &mut [u8], l3: usize) -> bool {
     }
     layer4.is_some()
 }
-
-/// [`complete`] for a frame that [`looks_partial`], in one go; returns whether it was one. A checksum that is merely
-/// wrong stays wrong.
-pub fn complete_if_partial(frame: &mut [u8], l3: usize) -> bool {
-    match Layer4::of(frame, l3) {
-        Some(l4) if l4.is_partial(frame) => {
-            l4.complete(frame);
-            true
-        }
-        _ => false,
-    }
-}

@@ -6,7 +6,7 @@ use lcore::mailbox::{EVENTS, Message};
 use nf_control::timers::Action;
 use nf_path::tunnel::Mode;
 use nf_state::{Binding, Event, IpNet, Update};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Lines about floats in one round; what is more is summed up.
@@ -23,12 +23,12 @@ impl Control<'_> {
             .collect();
         let registry = self.registry.clone();
         let registry = lock(&registry);
-        let mut moved = BTreeMap::new();
+        let mut moved = BTreeSet::new();
         for (i, (tunnel, event)) in events.iter().enumerate() {
             match event {
                 Event::Float { peer, remote, local } => {
                     let peer = (*tunnel, *peer);
-                    moved.insert(peer, ());
+                    moved.insert(peer);
                     if i < LINES {
                         tracing::info!(
                             "{}: its address is {remote} now, ours {local}",
@@ -47,7 +47,7 @@ impl Control<'_> {
             tracing::info!("and {} more peers that moved or would have", events.len() - LINES);
         }
         drop(registry);
-        for peer in moved.into_keys() {
+        for peer in moved {
             self.bind(peer);
         }
     }
@@ -161,6 +161,9 @@ impl Control<'_> {
     /// Takes peers out of the workers' tables, the kernel's and the registry. Their keys send nothing more at once; the
     /// state file is written once for all.
     pub(super) fn remove_all(&mut self, registry: &mut Registry, gone: &[PeerRef]) {
+        if gone.is_empty() {
+            return;
+        }
         for &(tunnel, id) in gone {
             self.timers.remove((tunnel, id));
             let peers = &mut registry.tunnels[usize::from(tunnel)];
