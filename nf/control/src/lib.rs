@@ -8,6 +8,7 @@
 mod check;
 mod config;
 pub mod cpulist;
+pub mod dco;
 mod error;
 pub mod id_store;
 mod keys;

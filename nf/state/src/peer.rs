@@ -87,6 +87,9 @@ impl Addresses {
 pub struct Peer<K> {
     /// Peer id, 0 to 0xfffffe.
     pub id: u32,
+    /// The id in the records that it gets (`OVPN_A_PEER_TX_ID` of the Linux `ovpn` netlink interface): its own, as a
+    /// rule.
+    pub tx_id: u32,
     /// Its keys.
     pub keys: KeySlots<K>,
     /// Its own addresses in the VPN.
@@ -104,6 +107,7 @@ impl<K> Peer<K> {
     pub fn new(id: u32, addresses: Addresses) -> Self {
         Peer {
             id,
+            tx_id: id,
             keys: KeySlots::new(),
             addresses,
             counters: Arc::default(),

@@ -91,7 +91,7 @@ pub(super) fn prepare<'t, B: Buf, P: Buffers<B>, K>(
     Some(Prepared {
         peer,
         key,
-        word: HeaderWord::data_v2(key.key_id(), peer.id),
+        word: HeaderWord::data_v2(key.key_id(), peer.tx_id),
         outside,
         mss,
         first,

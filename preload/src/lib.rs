@@ -1,0 +1,1 @@
+//! Takes the stock OpenVPN daemon's netlink to ovpn-dpdk.
