@@ -140,9 +140,9 @@ impl Registered {
     }
 }
 
-/// Leaves signals to the other threads: net_tap has the kernel send one for what arrives, thousands a second, and each would
-/// interrupt the worker.
-fn block_signals() -> Result<(), String> {
+/// Leaves signals to the threads that do not call this: net_tap has the kernel send one for what arrives, thousands a second,
+/// and each would interrupt the worker.
+pub(crate) fn block_signals() -> Result<(), String> {
     let mut all = MaybeUninit::uninit();
     // SAFETY: sigfillset writes the set, which pthread_sigmask reads; the former mask is not asked for.
     let code = unsafe {

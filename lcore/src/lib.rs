@@ -27,6 +27,7 @@ pub mod reassembly;
 mod ring;
 pub mod runtime_dir;
 pub mod secrets;
+pub mod socket;
 pub mod steering;
 pub mod telemetry;
 pub mod tunnel;

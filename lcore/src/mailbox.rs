@@ -1,11 +1,14 @@
 //! How the control side reaches a worker: a bounded queue of changes one way; what they retired, and events, the other
 //! way.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 use nf_path::inbound::Tuning;
 use nf_path::inbound::classify::Listeners;
+use nf_path::translate::Translations;
+use nf_path::tunnel::{Mode, MssClamp};
 use nf_state::{Event, Rejected, Retired, Update};
 
 use crate::imb::Key;
@@ -26,12 +29,28 @@ pub enum Message {
     },
     /// Other listening addresses, from the next burst on.
     Listen(Box<Listeners>),
+    /// Another table of what is translated between the host port and the NIC.
+    Translate(Box<Translations>),
     /// Another longest frame of a tunnel port, in bytes.
     Longest {
         /// The tunnel, by index.
         tunnel: u8,
         /// Bytes from the Ethernet header on.
         longest: usize,
+    },
+    /// Another number of peers that a tunnel may have.
+    Mode {
+        /// The tunnel, by index.
+        tunnel: u8,
+        /// One or many.
+        mode: Mode,
+    },
+    /// Another MSS clamp of a tunnel.
+    Mss {
+        /// The tunnel, by index.
+        tunnel: u8,
+        /// None: no clamp.
+        clamp: Option<MssClamp>,
     },
 }
 
@@ -44,6 +63,8 @@ pub enum Reply {
     Rejected(Rejected<Key>),
     /// The listening addresses that were in force before.
     Listened(Box<Listeners>),
+    /// The table that was in force before.
+    Translated(Box<Translations>),
 }
 
 /// How many changes may wait for one worker.
@@ -51,8 +72,18 @@ pub const CAPACITY: usize = 1024;
 /// How many events may wait for the control side.
 pub const EVENTS: usize = 1024;
 
+/// A counter that shares its cache line with nothing.
+#[derive(Default)]
+#[repr(align(128))]
+struct Alone(AtomicU64);
+
 struct Shared {
     messages: ArrayQueue<Message>,
+    /// Messages left so far. A lock among senders, so that the count is in the order of the queue; the worker does not
+    /// take it.
+    sent: Mutex<u64>,
+    /// Messages applied so far. Written by the worker alone.
+    applied: Alone,
     replies: ArrayQueue<Reply>,
     events: ArrayQueue<(u8, Event)>,
 }
@@ -68,6 +99,8 @@ pub struct Mailbox(Arc<Shared>);
 pub fn mailbox() -> (Sender, Mailbox) {
     let shared = Arc::new(Shared {
         messages: ArrayQueue::new(CAPACITY),
+        sent: Mutex::default(),
+        applied: Alone::default(),
         replies: ArrayQueue::new(CAPACITY),
         events: ArrayQueue::new(EVENTS),
     });
@@ -77,7 +110,22 @@ pub fn mailbox() -> (Sender, Mailbox) {
 impl Sender {
     /// Leaves a message. Gives it back when the worker has [`CAPACITY`] of them to read.
     pub fn send(&self, message: Message) -> Result<(), Message> {
-        self.0.messages.push(message)
+        let mut sent = self.0.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.messages.push(message)?;
+        *sent += 1;
+        Ok(())
+    }
+
+    /// How many messages all senders have left so far. All of them are applied once [`Sender::applied`] has reached this
+    /// number.
+    pub fn sent(&self) -> u64 {
+        *self.0.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many messages the worker has applied so far: packets that it takes from its ports after this see what those
+    /// changed. It stands still when the worker has ended.
+    pub fn applied(&self) -> u64 {
+        self.0.applied.0.load(Ordering::Acquire)
     }
 
     /// What came back since the last call. Dropping it frees peers and zeroises keys on the calling thread, off the
@@ -105,6 +153,14 @@ impl Mailbox {
             return None;
         }
         self.0.messages.pop()
+    }
+
+    /// One more message is applied.
+    #[inline]
+    pub(crate) fn done(&self) {
+        // Nobody else writes it, so this needs no locked instruction.
+        let applied = self.0.applied.0.load(Ordering::Relaxed);
+        self.0.applied.0.store(applied + 1, Ordering::Release);
     }
 
     /// Reports an event; gives it back when the control side has [`EVENTS`] of them to read.
@@ -152,6 +208,55 @@ mod tests {
         }
         assert!(sender.is_read() && mailbox.next().is_none());
         assert!(sender.send(ping(1)).is_ok(), "there is room again");
+    }
+
+    #[test]
+    fn what_was_taken_is_applied_only_when_done() {
+        let (sender, mailbox) = mailbox();
+        let other = sender.clone();
+        assert_eq!((sender.sent(), sender.applied()), (0, 0));
+        assert!(sender.send(ping(1)).is_ok() && other.send(ping(2)).is_ok());
+        assert_eq!((sender.sent(), other.sent(), sender.applied()), (2, 2, 0));
+        assert!(mailbox.next().is_some());
+        assert_eq!(sender.applied(), 0, "taken, not applied");
+        mailbox.done();
+        assert_eq!((sender.sent(), sender.applied()), (2, 1));
+        for peer in 0..CAPACITY as u32 - 1 {
+            assert!(sender.send(ping(peer)).is_ok());
+        }
+        assert!(sender.send(ping(0)).is_err(), "full");
+        assert_eq!(
+            sender.sent(),
+            CAPACITY as u64 + 1,
+            "what came back does not count"
+        );
+    }
+
+    #[test]
+    fn what_several_threads_send_is_counted_in_the_order_of_the_queue() {
+        const EACH: u32 = 20_000;
+        let (sender, mailbox) = mailbox();
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    for n in 0..EACH {
+                        while sender.send(ping(n)).is_err() {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let mut taken = 0;
+            while taken < u64::from(2 * EACH) {
+                if mailbox.next().is_some() {
+                    mailbox.done();
+                    taken += 1;
+                    // It waits for one that has left a message and not counted it yet.
+                    assert!(sender.sent() >= taken, "applied is never ahead of sent");
+                }
+            }
+        });
+        assert_eq!((sender.sent(), sender.applied()), (40_000, 40_000));
     }
 
     #[test]

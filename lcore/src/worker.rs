@@ -223,12 +223,13 @@ impl Worker {
         }
     }
 
-    /// Frames from the host port leave at the NIC, unchanged.
+    /// Frames from the host port leave at the NIC, unchanged but for what is translated.
     fn poll_host(&mut self) -> usize {
         let Some(host) = &mut self.host else { return 0 };
         let frames = host.rx.recv(&mut self.received, self.burst);
         if frames > 0 {
             self.counters.host_rx.add(frames as u64);
+            self.inbound.translate_out(&mut self.received);
             let (too_long, full) = (DropReason::NicMtu, DropReason::NicFull);
             let (sent, _) = send(&mut self.nic, &mut self.received, &self.counters, too_long, full);
             self.counters.nic_tx.add(sent);

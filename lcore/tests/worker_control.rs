@@ -1,5 +1,5 @@
 //! What the control side asks of a worker, and what the worker reports: pings, other listening addresses, other longest
-//! frames, events.
+//! frames, one peer or many, what is applied, events.
 
 mod common;
 mod rig;
@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 
 use lcore::Eal;
 use lcore::mailbox::{EVENTS, Message, Reply};
+use nf_path::tunnel::Mode;
 use nf_path::verdict::DropReason;
 use nf_state::{Event, PacketIds, Slot, Update};
 use nf_wire::keepalive::PING;
@@ -19,6 +20,8 @@ fn messages_are_done_and_events_arrive() {
     pings(&eal);
     listening_elsewhere(&eal);
     longest(&eal);
+    modes(&eal);
+    applied(&eal);
     floats(&eal);
     floats_held(&eal);
     events_that_nobody_reads(&eal);
@@ -130,6 +133,50 @@ fn longest(eal: &Eal) {
         (lengths, rig.drops()),
         (vec![1000, 999, 1000], vec![(DropReason::TunnelMtu, 1)])
     );
+    rig.finish();
+}
+
+/// One peer gets everything, or each its own.
+fn modes(eal: &Eal) {
+    let mut rig = Rig::new(eal, Options::new("mo"));
+    let unknown = || [kernels(77, 1, 60)];
+    let set = |tunnel, mode| Message::Mode { tunnel, mode };
+    rig.push_tunnel(unknown());
+    assert_eq!(rig.drops(), [(DropReason::UnknownMac, 1)]);
+    rig.tell(set(0, Mode::P2p));
+    rig.push_tunnel(unknown());
+    assert_eq!(rig.counters.totals().sealed, 1, "for the only one");
+    // No such tunnel.
+    rig.tell(set(1, Mode::Mp));
+    rig.push_tunnel(unknown());
+    assert_eq!(rig.counters.totals().sealed, 2);
+    rig.tell(set(0, Mode::Mp));
+    rig.push_tunnel(unknown());
+    assert_eq!(rig.drops(), [(DropReason::UnknownMac, 2)]);
+    assert_eq!(rig.nic().len(), 2);
+    rig.finish();
+}
+
+/// A message counts as applied when it is, so many at a time.
+fn applied(eal: &Eal) {
+    let mut rig = Rig::new(eal, Options::new("ap"));
+    let count = |rig: &Rig| (rig.control.sent(), rig.control.applied());
+    assert_eq!(count(&rig), (0, 0));
+    for n in 1..=100 {
+        let sent = rig.control.send(Message::Ping {
+            tunnel: (n % 2) as u8,
+            peer: 2,
+        });
+        assert!(sent.is_ok());
+        assert_eq!(count(&rig), (n, 0));
+    }
+    rig.worker.apply();
+    assert_eq!(count(&rig), (100, 64));
+    assert_eq!(rig.counters.totals().sealed, 32);
+    rig.worker.apply();
+    rig.worker.apply();
+    assert_eq!(count(&rig), (100, 100));
+    assert_eq!(rig.nic().len(), 50);
     rig.finish();
 }
 

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// hugepages where the machine has them.
 ///
 /// Exit codes: 0 done, 1 the machine said no (permission, hugepages, a name that is taken, CPU), 2 wrong usage
-/// or configuration. Messages go to stderr, results to stdout.
+/// or configuration, 3 (status only) a gateway that runs but is not healthy. Messages go to stderr, results to stdout.
 #[derive(Parser, Debug)]
 #[command(
     name = "ovpn-dpdk",
@@ -60,6 +60,19 @@ pub enum Command {
     Perf(Perf),
     /// Check a configuration file and print what it means
     CheckConfig(CheckConfig),
+    /// Ask a running gateway how it is: is the data channel really here?
+    ///
+    /// Prints tunnels and the daemons that drive them, peers with endpoints, keys (ids and ages, never bytes) and counters,
+    /// worker lcores and drops; and, a line each, what is not as it should be: a daemon's tunnel that no daemon drives, a
+    /// daemon that is connected and drives no tunnel (its data channel is its own), a peer without a key to send with, a
+    /// stuck worker.
+    ///
+    /// Without an option the gateway is the only one that has a socket in /run/ovpn-dpdk.
+    ///
+    /// Exit codes, for a monitor: 0 healthy, 3 the gateway runs but something of the above is wrong, 1 no gateway (no
+    /// socket, no permission, no answer within 5 seconds), 2 wrong usage.
+    #[command(verbatim_doc_comment)]
+    Status(Status),
 }
 
 /// `run`.
@@ -160,6 +173,20 @@ pub struct CheckConfig {
     /// Configuration file (TOML)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+}
+
+/// `status`.
+#[derive(Args, Debug)]
+pub struct Status {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The gateway of this configuration file (TOML)
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
+    pub config: Option<PathBuf>,
+    /// The gateway that has this control socket
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
 }
 
 /// "on" or "off".

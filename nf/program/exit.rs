@@ -1,4 +1,4 @@
-//! Exit codes: 0 done, 1 the machine said no, 2 wrong usage or configuration.
+//! Exit codes: 0 done, 1 the machine said no, 2 wrong usage or configuration. (`status` has a code of its own, 3.)
 
 use std::fmt::Display;
 use std::io::Write;

@@ -13,6 +13,9 @@ mod run;
 mod setup;
 mod sizing;
 mod statics;
+mod status;
+#[cfg(test)]
+mod systemd;
 mod table;
 
 use clap::Parser;
@@ -41,6 +44,7 @@ pub fn main() -> ExitCode {
         cli::Command::Replay(command) => replay::run(&eal, &command),
         cli::Command::Run(command) => run::run(&eal, &command),
         cli::Command::CheckConfig(command) => check_config::run(&command),
+        cli::Command::Status(command) => return status::run(&command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

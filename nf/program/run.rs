@@ -18,7 +18,7 @@ use crate::program::exit::Failure;
 use crate::program::setup::{self, Machine};
 use crate::program::table::{LcoreRow, PortRow, Table};
 use answers::Gateway;
-use control::{Control, Source};
+use control::{Clients, Control, Source};
 use gateway::{Handle, Running};
 use kernel::Kernel;
 use nf_control::Config;
@@ -51,6 +51,7 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
         .stats_period
         .map(|s| Stats::new(&config.name, Duration::from_secs(s)));
     let mut prepared = start::prepare(&config, &mut plan, &ports, &mut kernel)?;
+    let clients = Clients::listen(&config.control.socket, &config.control.group)?;
     let tables = prepared.tables(&config, &plan, &ports, 0)?;
     let worker = gateway::launch(&machine, &config, &plan, &ports, &pools, tables, cpu)?;
     let workers = vec![worker.handle.clone()];
@@ -60,7 +61,7 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
     };
     let cycles_per_ms = machine.eal.tsc_hz() / 1000;
     let mut control =
-        Control::new(prepared.control(workers.clone(), kernel, &ports, &plan, source, cycles_per_ms));
+        Control::new(prepared.control(workers.clone(), kernel, &ports, &plan, (source, clients), cycles_per_ms));
     let answers = Gateway::new(
         workers,
         pools.all(),
@@ -171,9 +172,19 @@ fn watch(
 ) -> Result<(), Failure> {
     let handle = &worker.handle;
     let (mut received, mut since) = (0, Instant::now());
+    let mut due = Instant::now();
     loop {
-        // Not `sleep`, which goes on after a signal and never ends when net_tap has one sent every few microseconds.
-        std::thread::park_timeout(TICK);
+        // Requests of daemons end it early. Not `sleep`, which goes on after a signal and never ends when net_tap has one
+        // sent every few microseconds.
+        let more = control.serve();
+        let left = due.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            if !more {
+                std::thread::park_timeout(left);
+            }
+            continue;
+        }
+        due = Instant::now() + TICK;
         control.tick();
         if signals.end.load(Ordering::Relaxed) {
             tracing::info!("told to end");

@@ -5,7 +5,7 @@ use lcore::Imb;
 use lcore::imb::Key;
 use nf_control::{KeyMaterial, KeysFile, StaticKey, Tunnel as TunnelConfig};
 use nf_path::tunnel::Tunnel;
-use nf_state::{Addresses, Direction, IpNet, KeySlot, PacketIds, Peer, PeerCounters};
+use nf_state::{Addresses, Cipher, Direction, IpNet, KeySlot, PacketIds, Peer, PeerCounters};
 use nf_wire::ether::Mac;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -80,20 +80,25 @@ pub fn first_of_each_family(addresses: &[IpAddr]) -> Addresses {
 
 /// Expands a static key, which sends under these packet ids.
 pub fn slot(imb: &Imb, key: &StaticKey, ids: PacketIds) -> Result<Arc<KeySlot<Key>>, Failure> {
+    expand(imb, (key.cipher, key.key_id), [&key.decrypt, &key.encrypt], ids)
+}
+
+/// Expands a key: what opens what is received, and what seals what is sent, under these packet ids.
+pub fn expand(
+    imb: &Imb,
+    (cipher, key_id): (Cipher, u8),
+    [open, seal]: [&KeyMaterial; 2],
+    ids: PacketIds,
+) -> Result<Arc<KeySlot<Key>>, Failure> {
     let direction = |material: &KeyMaterial| {
-        let expanded = Key::expand(imb, key.cipher, &material.key).map_err(Failure::machine)?;
+        let expanded = Key::expand(imb, cipher, &material.key).map_err(Failure::machine)?;
         Ok(Direction {
             key: expanded,
             nonce_tail: *material.nonce_tail,
         })
     };
-    Ok(KeySlot::with_ids(
-        key.cipher,
-        key.key_id,
-        direction(&key.decrypt)?,
-        direction(&key.encrypt)?,
-        ids,
-    ))
+    let (open, seal) = (direction(open)?, direction(seal)?);
+    Ok(KeySlot::with_ids(cipher, key_id, open, seal, ids))
 }
 
 /// A tunnel's table by itself, and the counters of each peer: for reading captures, where nothing is sent.

@@ -92,12 +92,20 @@ impl Gateway {
     /// Starts it with this configuration, to which its name is added, and this text as `keys.json` beside it; in a
     /// namespace, or in that of the caller.
     pub fn spawn_in(namespace: Option<&Namespace>, config: &str, keys: &str, arguments: &[&str]) -> Gateway {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test-{}-{count}", std::process::id());
+        Gateway::spawn_as(name, namespace, config, keys, arguments)
+    }
+
+    /// Like [`Gateway::spawn_in`], with a name: that of one before.
+    pub fn spawn_as(
+        name: String,
+        namespace: Option<&Namespace>,
+        config: &str,
+        keys: &str,
+        arguments: &[&str],
+    ) -> Gateway {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let name = format!(
-            "test-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
         let mut options = File::options();
         let mut file = options
             .write(true)
@@ -228,10 +236,17 @@ impl Drop for Gateway {
         let _ = self.child.wait();
         // A test that failed kills a gateway in the middle, and no other of its name comes to clean up.
         if std::thread::panicking() {
-            let _ = fs::remove_file(format!("/run/ovpn-dpdk/{}.undo", self.name));
-            let _ = fs::remove_dir_all(Path::new("/var/run/dpdk").join(&self.name));
+            remove_files(&self.name);
         }
     }
+}
+
+/// Removes what a gateway that was killed leaves, unless another of its name cleans up.
+pub fn remove_files(name: &str) {
+    for ending in ["undo", "sock"] {
+        let _ = fs::remove_file(format!("/run/ovpn-dpdk/{name}.{ending}"));
+    }
+    let _ = fs::remove_dir_all(Path::new("/var/run/dpdk").join(name));
 }
 
 /// Asserts that a gateway left no interface and no file of EAL.

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -125,6 +125,46 @@ impl Drop for Namespace {
             .args(["netns", "del", &self.0])
             .stderr(Stdio::null())
             .status();
+    }
+}
+
+/// A program that runs beside the test; killed when dropped.
+pub struct Background(Option<Child>);
+
+impl Background {
+    /// Starts it; what it prints is kept.
+    pub fn start(command: &mut Command) -> Background {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Background(Some(command.spawn().expect("ip was there before")))
+    }
+
+    /// Waits for its end, which has to be a success; what it printed.
+    pub fn finish(mut self) -> String {
+        let out = self
+            .0
+            .take()
+            .expect("taken once")
+            .wait_with_output()
+            .expect("a child");
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(
+            out.status.success(),
+            "{said}{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        said
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

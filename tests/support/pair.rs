@@ -6,21 +6,23 @@
 
 #![allow(dead_code, unused_imports, reason = "no test uses all of it")]
 
+#[path = "losses.rs"]
+pub mod losses;
 #[path = "pair/plan.rs"]
 mod plan;
 #[path = "relay.rs"]
 pub mod relay;
 
+pub use crate::gateway::Background;
 use crate::gateway::{Gateway, Namespace, PATIENCE, Wire, can_make_interfaces, no_files_left, run, skip};
+use losses::RingFull;
 use plan::configuration;
 pub use plan::{End, FIRST_PORT, Plan, keys};
 use relay::Relay;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::process::Command;
 use std::time::Instant;
 
 /// The interface that a gateway's NIC port reads; the other side's is its veth peer.
@@ -39,8 +41,7 @@ pub struct Side {
     pub gateway: Gateway,
     /// Where all of it is.
     pub namespace: Namespace,
-    /// What [`Side::ring_full`] found so far: the kernel starts again each time.
-    ring_full: AtomicU64,
+    ring_full: RingFull,
 }
 
 /// Two gateways and what joins them; all of it goes away when dropped.
@@ -97,7 +98,7 @@ impl Pair {
                 end,
                 gateway: gateway.ready(),
                 namespace,
-                ring_full: AtomicU64::new(0),
+                ring_full: RingFull::default(),
             };
             side.set_addresses(plan.peers);
             side
@@ -180,12 +181,7 @@ impl Side {
 
     /// Starts a program in the namespace.
     pub fn spawn(&self, words: &[&str]) -> Background {
-        let mut command = self.command(words);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        Background(Some(command.spawn().expect("ip was there before")))
+        Background::start(&mut self.command(words))
     }
 
     /// Frames to and from an interface of the namespace, one by one.
@@ -209,56 +205,14 @@ impl Side {
         if out.status.success() { Ok(said) } else { Err(said) }
     }
 
-    /// Everything that may name a lost packet, now: the gateway's drops, what its ports missed, and what the kernel
-    /// could not give to the tunnel port, and to the NIC port; those that are not zero.
+    /// Everything that may name a lost packet, now: see [`losses::now`].
     pub fn losses(&self) -> BTreeMap<String, u64> {
-        let mut losses = BTreeMap::new();
-        let drops = self.gateway.telemetry("/ovpn/drops");
-        for (reason, count) in drops.as_object().expect("an object") {
-            losses.insert(
-                reason.clone(),
-                count.as_u64().unwrap_or_else(|| panic!("{drops}")),
-            );
-        }
-        let ports = self.gateway.telemetry("/ethdev/list");
-        for port in ports.as_array().expect("an array") {
-            let name = self.gateway.telemetry(&format!("/ethdev/info,{port}"))["name"].clone();
-            let stats = self.gateway.telemetry(&format!("/ethdev/stats,{port}"));
-            for counter in ["imissed", "rx_nombuf"] {
-                let count = stats[counter].as_u64().unwrap_or_else(|| panic!("{stats}"));
-                losses.insert(format!("{} {counter}", name.as_str().expect("a name")), count);
-            }
-        }
-        for interface in [TUNNEL, NIC] {
-            for direction in ["rx", "tx"] {
-                let count = self.statistic(interface, direction, "dropped");
-                losses.insert(format!("{interface} {direction}_dropped"), count);
-            }
-        }
-        losses.insert(format!("{NIC} ring full"), self.ring_full());
-        losses.retain(|_, count| *count > 0);
-        losses
+        losses::now(&self.gateway, &self.namespace, &[TUNNEL, NIC], &self.ring_full)
     }
 
     /// A number of an interface's kernel side: "rx" or "tx", and which.
     pub fn statistic(&self, interface: &str, direction: &str, what: &str) -> u64 {
-        let links = self.run(&["ip", "-j", "-s", "link", "show", interface]);
-        let links: Value = serde_json::from_str(&links).expect("ip -j prints JSON");
-        let count = links[0]["stats64"][direction][what].as_u64();
-        count.unwrap_or_else(|| panic!("{links}"))
-    }
-
-    /// Frames that the NIC port's ring had no room for, so far: net_af_packet of DPDK 22.11 asks the kernel for none of its
-    /// counts.
-    fn ring_full(&self) -> u64 {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/ring_drops.py");
-        let mut command = Command::new("/usr/bin/python3");
-        let printed = run(command.arg(script).arg(self.gateway.pid().to_string()));
-        let new: u64 = printed
-            .trim()
-            .parse()
-            .unwrap_or_else(|e| panic!("{e}: {printed}"));
-        self.ring_full.fetch_add(new, Ordering::Relaxed) + new
+        losses::statistic(&self.namespace, interface, direction, what)
     }
 
     /// Addresses of the interfaces, and routes that choose the source address which belongs to the peer.
@@ -287,37 +241,6 @@ impl Side {
                 "route add {}/128 dev {TUNNEL} src {v6}",
                 other.vpn(peer, true)
             ));
-        }
-    }
-}
-
-/// A program that runs beside the test; killed when dropped.
-pub struct Background(Option<Child>);
-
-impl Background {
-    /// Waits for its end, which has to be a success; what it printed.
-    pub fn finish(mut self) -> String {
-        let out = self
-            .0
-            .take()
-            .expect("taken once")
-            .wait_with_output()
-            .expect("a child");
-        let said = String::from_utf8_lossy(&out.stdout).into_owned();
-        assert!(
-            out.status.success(),
-            "{said}{}",
-            String::from_utf8_lossy(&out.stderr)
-        );
-        said
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
         }
     }
 }

@@ -19,21 +19,40 @@ impl Worker {
             let Some(message) = self.mailbox.next() else {
                 return;
             };
-            match message {
-                Message::Tune(tuning) => {
-                    self.inbound.tune(tuning);
-                    self.outbound.tune(tuning);
+            self.apply_one(message);
+            self.mailbox.done();
+        }
+    }
+
+    fn apply_one(&mut self, message: Message) {
+        match message {
+            Message::Tune(tuning) => {
+                self.inbound.tune(tuning);
+                self.outbound.tune(tuning);
+            }
+            Message::Table(tunnel, update) => self.update(usize::from(tunnel), update),
+            Message::Ping { tunnel, peer } => self.ping(tunnel, peer),
+            Message::Listen(listeners) => {
+                let before = self.inbound.listen(listeners);
+                self.mailbox.reply(Reply::Listened(before));
+            }
+            Message::Translate(table) => {
+                let before = self.inbound.translate(table);
+                self.mailbox.reply(Reply::Translated(before));
+            }
+            Message::Longest { tunnel, longest } => {
+                if let Some(queues) = self.tunnels.get_mut(usize::from(tunnel)) {
+                    queues.longest = longest;
                 }
-                Message::Table(tunnel, update) => self.update(usize::from(tunnel), update),
-                Message::Ping { tunnel, peer } => self.ping(tunnel, peer),
-                Message::Listen(listeners) => {
-                    let before = self.inbound.listen(listeners);
-                    self.mailbox.reply(Reply::Listened(before));
+            }
+            Message::Mode { tunnel, mode } => {
+                if let Some(tunnel) = self.context.tunnels.get_mut(usize::from(tunnel)) {
+                    tunnel.mode = mode;
                 }
-                Message::Longest { tunnel, longest } => {
-                    if let Some(queues) = self.tunnels.get_mut(usize::from(tunnel)) {
-                        queues.longest = longest;
-                    }
+            }
+            Message::Mss { tunnel, clamp } => {
+                if let Some(tunnel) = self.context.tunnels.get_mut(usize::from(tunnel)) {
+                    tunnel.mss = clamp;
                 }
             }
         }

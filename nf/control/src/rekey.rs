@@ -5,10 +5,14 @@
 
 use std::fmt;
 
-use nf_state::Cipher;
+use nf_state::{Cipher, Millis};
 
 /// The first id of which OpenVPN says that a new key should be negotiated (its packet-id wrap trigger).
 const IDS_LOW: u64 = 0xff00_0000;
+
+/// Ids are low, too, when no more are left than are used in so many milliseconds: a server of OpenVPN 2.7 that is told takes
+/// up to nine seconds until it negotiates, and the negotiation takes its time as well.
+const IDS_LAST_FOR_MS: u64 = 30_000;
 
 /// The last packet id.
 const IDS_LAST: u64 = 0xffff_ffff;
@@ -40,7 +44,7 @@ pub struct KeyUse {
 /// That a key nears a limit, or has reached it. Displays as a message for the log, without peer and key id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Notice {
-    /// The next packet id is above 0xff000000: fewer than 2^24 are left.
+    /// The next packet id is above 0xff000000, or the rest lasts for less than half a minute at the present rate.
     IdsLow,
     /// The last packet id is used: nothing leaves under this key any more.
     IdsExhausted,
@@ -54,7 +58,7 @@ pub enum Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Notice::IdsLow => "rekey needed: fewer than 2^24 packet ids are left",
+            Notice::IdsLow => "rekey needed: packet ids run low",
             Notice::IdsExhausted => {
                 "rekey needed: all packet ids are used, nothing is sent under this key any more"
             }
@@ -74,6 +78,8 @@ pub struct RekeyWatch {
     /// `None`: the cipher has no limit that 2^32 packets could reach.
     usage_high: Option<u64>,
     said: [bool; 4],
+    /// The last reading of the next packet id, and when it was.
+    last: Option<(u64, Millis)>,
 }
 
 impl RekeyWatch {
@@ -87,15 +93,18 @@ impl RekeyWatch {
         RekeyWatch {
             usage_high,
             said: [false; 4],
+            last: None,
         }
     }
 
-    /// Takes a reading and yields what was not said before, in the order of [`Notice`]: each at most once, also when
-    /// a later reading is below the limit again. A reading past several limits yields a notice for each.
-    pub fn observe(&mut self, key: KeyUse) -> impl Iterator<Item = Notice> + use<> {
+    /// Takes a reading at `now` and yields what was not said before, in the order of [`Notice`]: each at most once, also
+    /// when a later reading is below the limit again. A reading past several limits yields a notice for each. Readings less
+    /// than half a second after one another say nothing about the rate.
+    pub fn observe(&mut self, key: KeyUse, now: Millis) -> impl Iterator<Item = Notice> + use<> {
+        let low = key.next_id > IDS_LOW || self.lasts_for(key.next_id, now) < IDS_LAST_FOR_MS;
         let high = |used: u64| self.usage_high.is_some_and(|limit| used >= limit);
         let reached = [
-            (key.next_id > IDS_LOW, Notice::IdsLow),
+            (low, Notice::IdsLow),
             (key.next_id > IDS_LAST, Notice::IdsExhausted),
             (
                 high(key.sealed),
@@ -118,5 +127,21 @@ impl RekeyWatch {
             .into_iter()
             .zip(before)
             .filter_map(|((reached, notice), said)| (reached && !said).then_some(notice))
+    }
+
+    /// Milliseconds until the ids are used up at the rate since the last reading.
+    fn lasts_for(&mut self, next_id: u64, now: Millis) -> u64 {
+        let Some((before, then)) = self.last else {
+            self.last = Some((next_id, now));
+            return u64::MAX;
+        };
+        let elapsed = now.0.saturating_sub(then.0);
+        if elapsed < 500 {
+            return u64::MAX;
+        }
+        self.last = Some((next_id, now));
+        let used = next_id.saturating_sub(before);
+        let left = (IDS_LAST + 1).saturating_sub(next_id);
+        if used == 0 { u64::MAX } else { left.saturating_mul(elapsed) / used }
     }
 }

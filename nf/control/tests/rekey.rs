@@ -1,7 +1,7 @@
 //! That each limit of a key is told once, at its very value.
 
 use nf_control::rekey::{Direction, KeyUse, Notice, RekeyWatch};
-use nf_state::Cipher;
+use nf_state::{Cipher, Millis};
 use proptest::prelude::*;
 
 const OUT: Notice = Notice::UsageHigh {
@@ -17,7 +17,7 @@ fn seen(watch: &mut RekeyWatch, next_id: u64, sealed: u64, opened: u64) -> Vec<N
         sealed,
         opened,
     };
-    watch.observe(reading).collect()
+    watch.observe(reading, Millis(0)).collect()
 }
 
 #[test]
@@ -31,6 +31,24 @@ fn at_the_very_value() {
         assert_eq!(seen(&mut watch, 0x1_0000_0000, 0, 0), [Notice::IdsExhausted]);
         assert_eq!(seen(&mut watch, 0x1_0000_0000, 0, 0), []);
     }
+}
+
+#[test]
+fn ids_are_low_half_a_minute_before_they_are_used_up() {
+    let at = |watch: &mut RekeyWatch, seconds: u64, next_id: u64| -> Vec<Notice> {
+        let key = KeyUse { next_id, ..KeyUse::default() };
+        watch.observe(key, Millis(1000 * seconds)).collect()
+    };
+    // Ten million a second: 2^32 ids last for 429.5 seconds.
+    let mut watch = RekeyWatch::new(Cipher::Aes128Gcm);
+    let said = (0..429).find(|s| !at(&mut watch, *s, s * 10_000_000).is_empty());
+    assert_eq!(said, Some(400));
+    // A burst is no rate when nothing is left to follow.
+    let mut watch = RekeyWatch::new(Cipher::Aes128Gcm);
+    assert_eq!(at(&mut watch, 0, 1), []);
+    assert_eq!(at(&mut watch, 1, 100_000_000), []);
+    assert_eq!(at(&mut watch, 2, 100_000_000), []);
+    assert_eq!(at(&mut watch, 3, 200_000_000), []);
 }
 
 #[test]
@@ -59,7 +77,7 @@ fn past_all_at_once() {
         next_id: 1 << 32,
         sealed: 0,
         opened: 0,
-    }));
+    }, Millis(0)));
     assert_eq!(seen(&mut watch, 1 << 32, 0, 0), []);
 }
 

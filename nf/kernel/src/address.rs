@@ -46,6 +46,36 @@ impl Netlink {
     /// # Errors
     /// What the kernel refuses the dump with.
     pub fn addresses(&mut self, index: u32) -> Result<Vec<Address>, Error> {
+        let messages = self.address_messages(index)?;
+        Ok(messages.iter().filter_map(Address::decode).collect())
+    }
+
+    /// Removes all addresses of the interface `index`, IPv4 and IPv6, link-local ones too. Returns how many it had: 0 if there
+    /// is no such interface.
+    ///
+    /// # Errors
+    /// What the kernel refuses the dump or a removal with; all removals are tried.
+    pub fn flush_addresses(&mut self, index: u32) -> Result<usize, Error> {
+        let of = self.address_messages(index)?;
+        let names: Vec<_> = of.iter().filter_map(Address::decode).collect();
+        let what = |n: usize| match names.get(n) {
+            Some(Address { address, prefix, .. }) => format!("interface {index}: remove {address}/{prefix}"),
+            None => format!("interface {index}: remove addresses"),
+        };
+        let requests = of.into_iter().map(|mut message| {
+            message
+                .attributes
+                .retain(|a| matches!(a, AddressAttribute::Local(_) | AddressAttribute::Address(_)));
+            RouteNetlinkMessage::DelAddress(message)
+        });
+        // With an IPv4 network's first address the kernel removes its others (net.ipv4.conf.*.promote_secondaries).
+        let gone = [libc::EADDRNOTAVAIL, libc::ENODEV];
+        self.request_all(&what, requests.collect(), 0, &gone)?;
+        Ok(names.len())
+    }
+
+    /// What the kernel says of each address of an interface.
+    fn address_messages(&mut self, index: u32) -> Result<Vec<AddressMessage>, Error> {
         let mut addresses = Vec::new();
         let what = format!("interface {index}: addresses");
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -62,8 +92,10 @@ impl Netlink {
                     continue;
                 };
                 // A kernel without this IP version answers with all that it has of the other.
-                if message.header.family == family {
-                    addresses.extend(Address::decode(&message).filter(|address| address.index == index));
+                if message.header.family == family
+                    && Address::decode(&message).is_some_and(|address| address.index == index)
+                {
+                    addresses.push(message);
                 }
             }
         }

@@ -148,6 +148,23 @@ impl Netlink {
         self.request_all(&what, requests.collect(), NLM_F_CREATE | NLM_F_REPLACE, &[])
     }
 
+    /// Has the kernel send what is for `address` on the interface `index` to a MAC address, as if it had just heard that from
+    /// the neighbour: the entry is forgotten, or follows who else says that it has the address, as any other.
+    ///
+    /// # Errors
+    /// `ENODEV` if the interface is gone, `EINVAL` for IPv6 if that is disabled there.
+    pub fn put_reachable(&mut self, index: u32, address: IpAddr, mac: Mac) -> Result<(), Error> {
+        let mut message = about(index, address);
+        message.header.state = Wire::Reachable;
+        message
+            .attributes
+            .push(NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
+        let what = format!("interface {index}: set neighbour {address}");
+        let flags = NLM_F_CREATE | NLM_F_REPLACE;
+        self.request(&what, RouteNetlinkMessage::NewNeighbour(message), flags)
+            .map(|_| ())
+    }
+
     /// Removes neighbours of the interface `index`, of whatever kind. One that is not there is no error.
     ///
     /// # Errors

@@ -174,6 +174,13 @@ counters! {
     floats,
     /// Floats that were not made, since another peer holds the address.
     floats_held,
+    /// Control packets for the daemon whose source is the address that it knows of a peer that has floated.
+    translated_rx,
+    /// Datagrams of the daemon to such a peer that go to where the peer is.
+    translated_tx,
+    /// Datagrams that were to be translated, or fragments that may be of such, and went on as they were: source-routed,
+    /// authenticated, in fragments, or no large buffer was free for a copy.
+    untranslated,
     /// Events that the control side was too slow for.
     events_lost,
     /// TSC cycles spent in bursts that were not empty.

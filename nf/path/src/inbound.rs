@@ -12,11 +12,13 @@
 //! 9. [`deliver`]: an Ethernet header in front
 //! 10. `float`, once for each batch: the endpoint follows its peer
 //!
-//! Stages 5 to 10 go record by record (`consume`). What is not ours leaves for the host port as it came (`host`).
+//! Stages 5 to 10 go record by record (`consume`). What is not ours leaves for the host port as it came (`host`), but for the
+//! daemon's datagrams of peers that have floated without its knowing (`daemon`).
 
 pub mod batch;
 pub mod classify;
 mod consume;
+mod daemon;
 pub mod deliver;
 mod facts;
 mod float;
@@ -36,6 +38,7 @@ use crate::context::Context;
 use crate::counters::Counters;
 use crate::fragments::Fragments;
 use crate::lookahead::Ahead;
+use crate::translate::Translations;
 use crate::verdict::DropReason;
 use arrayvec::ArrayVec;
 use batch::{Builder, Facts};
@@ -65,6 +68,9 @@ pub struct Inbound<B: Buf, F> {
     fragments: F,
     /// The longest frame that the host port takes, in bytes.
     host_longest: usize,
+    translations: Translations,
+    /// Events that wait for room in [`Context::events`].
+    told: float::Events,
     counters: Arc<Counters>,
 }
 
@@ -80,6 +86,8 @@ impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
             lookahead: tuning.lookahead,
             fragments,
             host_longest: usize::MAX,
+            translations: Translations::default(),
+            told: float::Events::new(),
             counters,
         }
     }
@@ -100,6 +108,9 @@ impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
         out: &mut Outputs<B>,
     ) {
         self.sort(rx, now, out);
+        if !self.told.is_empty() {
+            self.tell(&mut context.events);
+        }
         if self.builder.batches().is_empty() {
             return;
         }

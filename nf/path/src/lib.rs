@@ -14,6 +14,7 @@ pub mod fragments;
 pub mod inbound;
 pub mod lookahead;
 pub mod outbound;
+pub mod translate;
 pub mod tunnel;
 #[cfg(feature = "twin")]
 pub mod twin;

@@ -7,7 +7,9 @@ use nf_path::context::Context;
 use nf_path::counters::Counters;
 use nf_path::inbound::classify::Listeners;
 use nf_path::inbound::{Inbound, Tuning};
+use nf_path::translate::{Translation, Translations};
 use nf_path::tunnel::Tunnel;
+use nf_path::twin::craft::Frame;
 use nf_path::twin::{HeapBuf, SoftAead, SoftKey};
 use nf_path::verdict::DropReason;
 use nf_state::{Lookahead, Scope};
@@ -102,6 +104,56 @@ fn allocations<A: Aead<Key = SoftKey>>(aead: A, batch: bool) -> u64 {
 fn a_burst_allocates_nothing() {
     assert_eq!(allocations(SoftAead::new(), true), 0);
     assert_eq!(allocations(SoftAead::new(), false), 0);
+}
+
+/// Nor where control packets are translated, either way, and where that ends.
+#[test]
+fn translation_allocates_nothing() {
+    let mut listeners = Listeners::default();
+    listeners.add(LISTEN_V4.parse().unwrap(), 0);
+    let tuning = Tuning {
+        batch: true,
+        lookahead: Lookahead {
+            distance: 2,
+            scope: Scope::Burst,
+        },
+    };
+    let counters = Arc::new(Counters::default());
+    let fragments = TwinFragments::new(Default::default());
+    let mut inbound = Inbound::new(listeners, tuning, fragments, counters.clone());
+    let tunnel: Tunnel<SoftKey> = Tunnel::new(INTERFACE);
+    let mut context = Context::new(vec![tunnel], SoftAead::new(), counters.clone());
+    let table = (1..=PEERS).map(|peer| Translation {
+        tunnel: 0,
+        peer,
+        known: ([203, 0, 113, peer as u8], 5000).into(),
+        current: ([198, 51, 100, peer as u8], 40000 + peer as u16).into(),
+        local: LISTEN_V4.parse().unwrap(),
+        way: None,
+    });
+    inbound.translate(Box::new(Translations::new(table)));
+    let to_known = |peer: u32| {
+        let known = ([203, 0, 113, peer as u8], 5000).into();
+        HeapBuf::new(
+            &Frame::udp(LISTEN_V4.parse().unwrap(), known)
+                .payload(&[0x28; 9])
+                .build(),
+        )
+    };
+    let opens = |peer| HeapBuf::new(&outer(peer).payload(&[7 << 3; 20]).build());
+    let mut received: Frames<HeapBuf> = (1..=PEERS).flat_map(|p| [control(p), opens(p)]).collect();
+    let mut sent: Frames<HeapBuf> = (1..=PEERS).map(to_known).collect();
+    let mut out = Outputs::new(1);
+    let info = measure(|| {
+        inbound.translate_out(&mut sent);
+        inbound.process(&mut context, &mut received, Default::default(), &mut out);
+    });
+    let peers = u64::from(PEERS);
+    assert_eq!(
+        (counters.translated_rx.get(), counters.translated_tx.get()),
+        (peers, peers)
+    );
+    assert_eq!((context.events.len(), info.count_total), (PEERS as usize, 0));
 }
 
 #[test]

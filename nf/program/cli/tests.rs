@@ -41,7 +41,23 @@ fn values_out_of_range_are_refused() {
         "p perf --direction both",
         "p perf --checksum none",
         "p run",
+        "p status --socket s --config c",
+        "p status s",
     ] {
         assert!(Cli::try_parse_from(words(bad)).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_gateway_is_asked_by_its_socket_or_its_configuration() {
+    let status = |text| match Cli::try_parse_from(words(text)).unwrap().command {
+        Command::Status(status) => (status.json, status.config, status.socket),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(status("p status"), (false, None, None));
+    assert_eq!(
+        status("p status --json --socket s"),
+        (true, None, Some("s".into()))
+    );
+    assert_eq!(status("p status --config c"), (false, Some("c".into()), None));
 }

@@ -1,5 +1,6 @@
 //! The control side while packets flow: events of the workers, timers, the kernel's tables, packet ids.
 
+mod daemon;
 mod mirror;
 mod peers;
 mod reload;
@@ -16,11 +17,14 @@ use crate::program::run::registry::{PeerRef, Registry};
 use lcore::imb::Key;
 use lcore::mailbox::Message;
 use mirror::Stale;
+use daemon::address::Addresses;
+use nf_control::dco::Notification;
 use nf_control::timers::PeerTimers;
+use nf_kernel::Route;
 use nf_path::tunnel::Mode;
 use nf_path::verdict::DropReason;
 use nf_state::{Millis, Update};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use ways::Ways;
@@ -36,6 +40,10 @@ pub struct TunnelSide {
     pub mode: Mode,
     /// The MTU in force, in bytes.
     pub mtu: u16,
+    /// The daemon that drives it; None: nobody, or it is static.
+    pub claim: Option<Claim>,
+    /// The kernel's routes of the interface, as read last.
+    pub routes: Vec<Route>,
 }
 
 /// The control side.
@@ -47,6 +55,9 @@ pub struct Control<'g> {
     kernel: Kernel,
     ports: &'g Ports,
     tunnels: Vec<TunnelSide>,
+    clients: Clients,
+    /// How the host port's datagrams keep the address that a daemon knows a floated peer by.
+    translations: Addresses,
     host: Option<u32>,
     listen: Listen,
     timers: PeerTimers<PeerRef>,
@@ -54,6 +65,7 @@ pub struct Control<'g> {
     pings: VecDeque<PeerRef>,
     ways: Ways,
     cycles_per_ms: u64,
+    started: Instant,
     next: Instant,
     /// The interface that frames may arrive cut from, until that was said.
     may_cut: Option<AfPacket>,
@@ -86,8 +98,11 @@ pub struct Parts<'g> {
     pub af_packet: Option<AfPacket>,
     /// What SIGHUP reads again.
     pub source: Source,
+    /// The control socket.
+    pub clients: Clients,
 }
 
+pub use daemon::{Claim, Clients};
 pub use reload::Source;
 
 impl<'g> Control<'g> {
@@ -101,12 +116,15 @@ impl<'g> Control<'g> {
             kernel: parts.kernel,
             ports: parts.ports,
             tunnels: parts.tunnels,
+            clients: parts.clients,
+            translations: Addresses::default(),
             ways: Ways::new(parts.host.filter(|_| parts.kernel_l2)),
             host: parts.host,
             listen: parts.listen,
             timers: PeerTimers::new(),
             pings: VecDeque::new(),
             cycles_per_ms: parts.cycles_per_ms,
+            started: Instant::now(),
             next: Instant::now() + EVERY,
             may_cut: parts.af_packet,
             reloading: parts.source,
@@ -131,6 +149,7 @@ impl<'g> Control<'g> {
         let stale = self.kernel_changes();
         self.refresh(stale);
         self.run_timers();
+        self.translate();
         let registry = self.registry.clone();
         self.keys.top_up(lock(&registry).keys());
         if Instant::now() >= self.next {
@@ -138,6 +157,7 @@ impl<'g> Control<'g> {
             self.look_at_keys();
             self.look_for_cut_frames();
             self.bind_moved();
+            self.keep_stand_ins();
             let registry = lock(&registry);
             for peer in self.ways.unresolved(&registry) {
                 self.ways.resolve(&mut self.kernel.netlink, &registry, peer);
@@ -150,6 +170,12 @@ impl<'g> Control<'g> {
         self.take_replies();
     }
 
+    /// Whether a tunnel has static peers or keys, so that no daemon can drive it.
+    fn is_static(&self, tunnel: u8) -> bool {
+        let settings = &self.reloading.config.tunnels[usize::from(tunnel)];
+        settings.keys_file.is_some() || !settings.peers.is_empty()
+    }
+
     fn now(&self) -> Millis {
         Millis(lcore::cycles() / self.cycles_per_ms)
     }
@@ -159,18 +185,24 @@ impl<'g> Control<'g> {
         self.workers.iter().for_each(Handle::take_replies);
     }
 
-    /// A line for each limit that a key has come to.
+    /// A line for each limit that a key has come to, and word to a daemon that can renew it.
     fn look_at_keys(&self) {
+        let now = self.now();
         let mut registry = lock(&self.registry);
-        for tunnel in &mut registry.tunnels {
+        let mut used_up = BTreeSet::new();
+        for (index, tunnel) in (0u8..).zip(&mut registry.tunnels) {
             for entry in tunnel.peers.values_mut() {
-                for key in &mut entry.keys {
-                    for notice in key.notices() {
-                        let (peer, id) = (entry.id, key.slot.key_id());
-                        tracing::warn!("peer {peer} of {}, key {id}: {notice}", tunnel.interface);
+                for key in entry.keys.iter_mut() {
+                    for notice in key.notices(now) {
+                        let (peer, key_id) = (entry.id, key.slot.key_id());
+                        tracing::warn!("peer {peer} of {}, key {key_id}: {notice}", tunnel.interface);
+                        used_up.insert((index, peer, key_id));
                     }
                 }
             }
+        }
+        for (tunnel, peer, key_id) in used_up {
+            self.notify(tunnel, &Notification::KeySwap { peer, key_id });
         }
     }
 
@@ -189,6 +221,13 @@ impl<'g> Control<'g> {
                 tracing::error!("{e}");
             }
         }
+    }
+
+    /// Waits until every worker has made every change. That one does not is said.
+    fn wait_until_applied(&self) -> Result<(), String> {
+        let all = self.workers.iter().map(Handle::wait_until_applied);
+        let failed = all.filter_map(Result::err).inspect(|why| tracing::error!("{why}"));
+        failed.last().map_or(Ok(()), Err)
     }
 
     /// Sends an update that each worker needs a value of its own of.

@@ -26,6 +26,9 @@ const HOST_HEADER: usize = HEADER_LEN + 8;
 /// How long a worker may take to read its mailbox.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long to look without pause.
+const SPIN: Duration = Duration::from_micros(20);
+
 /// What others may know of a worker.
 #[derive(Clone)]
 pub struct Handle {
@@ -69,13 +72,27 @@ impl Handle {
         }
     }
 
-    /// Waits until the worker has taken every message, not for ever.
-    pub fn wait_until_read(&self) {
-        let until = Instant::now() + PATIENCE;
-        while !self.mailbox.is_read() && !self.stuck.load(Ordering::Relaxed) && Instant::now() < until {
+    /// Waits until the worker has made every change that it was sent.
+    ///
+    /// # Errors
+    /// It does not read its mailbox.
+    pub fn wait_until_applied(&self) -> Result<(), String> {
+        let sent = self.mailbox.sent();
+        let began = Instant::now();
+        while self.mailbox.applied() < sent {
+            if self.stuck.load(Ordering::Relaxed) || began.elapsed() > PATIENCE {
+                self.stuck.store(true, Ordering::Relaxed);
+                return Err(format!("worker {}: it does not read its mailbox", self.cpu));
+            }
             self.take_replies();
-            std::thread::park_timeout(Duration::from_millis(1));
+            // A worker that polls takes microseconds; one that sleeps meanwhile, or shares this CPU, wants it free.
+            if began.elapsed() < SPIN {
+                std::hint::spin_loop();
+            } else {
+                std::thread::park_timeout(Duration::from_micros(50));
+            }
         }
+        Ok(())
     }
 
     /// Peers and keys that came back are dropped here: zeroised and freed off the fast path. What could not be done is

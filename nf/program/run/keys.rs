@@ -1,47 +1,69 @@
-//! Static keys of a running gateway: packet ids are reserved in the state file before a key is used.
+//! The keys of a running gateway. Those of a daemon live as long as its session; of static ones packet ids are reserved in
+//! the state file before a key is used.
 
 use crate::program::exit::Failure;
 use crate::program::statics;
 use lcore::Imb;
 use lcore::imb::Key;
-use nf_control::StaticKey;
+use nf_control::dco::NewKey;
 use nf_control::id_store::{Fingerprint, IdRange, IdStore};
-use nf_control::rekey::{KeyUse, RekeyWatch};
-use nf_state::{KeySlot, PacketIds};
+use nf_control::rekey::{KeyUse, Notice, RekeyWatch};
+use nf_control::StaticKey;
+use nf_state::{KeySlot, Millis, PacketIds};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A key in use.
 pub struct HeldKey {
-    /// Names the half that we send under, in the state file.
-    pub encrypt: Fingerprint,
-    /// Names the half that we receive under.
-    decrypt: Fingerprint,
+    /// Of a static key: names both halves, in the state file that under which we send.
+    names: Option<Names>,
     /// The expanded key, shared with the workers.
     pub slot: Arc<KeySlot<Key>>,
+    /// When it was installed.
+    pub since: Instant,
     watch: RekeyWatch,
 }
 
+/// The halves of a static key.
+struct Names {
+    encrypt: Fingerprint,
+    decrypt: Fingerprint,
+}
+
 impl HeldKey {
+    fn new(slot: Arc<KeySlot<Key>>, names: Option<Names>) -> HeldKey {
+        HeldKey {
+            watch: RekeyWatch::new(slot.cipher()),
+            since: Instant::now(),
+            names,
+            slot,
+        }
+    }
+
     /// Whether it is this key, with the same key id.
     pub fn is(&self, key: &StaticKey) -> bool {
         self.slot.key_id() == key.key_id
-            && self.encrypt == Fingerprint::of(key.cipher, &key.encrypt)
-            && self.decrypt == Fingerprint::of(key.cipher, &key.decrypt)
+            && self.names.as_ref().is_some_and(|names| {
+                names.encrypt == Fingerprint::of(key.cipher, &key.encrypt)
+                    && names.decrypt == Fingerprint::of(key.cipher, &key.decrypt)
+            })
+    }
+
+    /// What names it in the state file; None: it has no place there.
+    pub fn stored(&self) -> Option<Fingerprint> {
+        self.names.as_ref().map(|names| names.encrypt)
     }
 
     /// What should be said of its use since the last call.
-    pub fn notices(&mut self) -> Vec<String> {
+    pub fn notices(&mut self, now: Millis) -> Vec<Notice> {
         let used = KeyUse {
             next_id: self.slot.ids().next(),
             sealed: self.slot.ids().used(),
             opened: self.slot.opened().get(),
         };
-        self.watch
-            .observe(used)
-            .map(|notice| notice.to_string())
-            .collect()
+        self.watch.observe(used, now).collect()
     }
 }
 
@@ -113,6 +135,16 @@ impl Keys {
         made
     }
 
+    /// Expands a key of a daemon.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn of_daemon(&self, key: &NewKey) -> Result<HeldKey, Failure> {
+        let ids = PacketIds::new();
+        let slot = statics::expand(&self.imb, (key.cipher, key.key_id), [&key.decrypt, &key.encrypt], ids)?;
+        Ok(HeldKey::new(slot, None))
+    }
+
     /// Keys with the ids that were reserved for them.
     fn expand(
         &mut self,
@@ -130,12 +162,8 @@ impl Keys {
             let encrypt = Fingerprint::of(key.cipher, &key.encrypt);
             let slot = statics::slot(&self.imb, key, ids)?;
             self.live.insert(encrypt, slot.clone());
-            keys.push(HeldKey {
-                encrypt,
-                decrypt: Fingerprint::of(key.cipher, &key.decrypt),
-                slot,
-                watch: RekeyWatch::new(key.cipher),
-            });
+            let decrypt = Fingerprint::of(key.cipher, &key.decrypt);
+            keys.push(HeldKey::new(slot, Some(Names { encrypt, decrypt })));
         }
         Ok(keys)
     }
@@ -151,11 +179,11 @@ impl Keys {
         if !low {
             return;
         }
-        match store.top_up_all(keys.clone().map(|k| (k.encrypt, k.slot.ids().next()))) {
+        match store.top_up_all(keys.clone().filter_map(|k| Some((k.stored()?, k.slot.ids().next())))) {
             Ok(ends) => {
                 self.failing = false;
                 for (key, end) in ends {
-                    if let Some(held) = keys.clone().find(|k| k.encrypt == key) {
+                    if let Some(held) = keys.clone().find(|k| k.stored() == Some(key)) {
                         held.slot.ids().extend_to(end);
                     }
                 }
@@ -171,7 +199,12 @@ impl Keys {
     /// Sends nothing more under these keys, at once. Their ids are given back by [`Keys::settle`].
     pub fn stop<'k>(&mut self, keys: impl IntoIterator<Item = &'k HeldKey>) {
         for key in keys {
-            self.stop_one(key.encrypt);
+            match key.stored() {
+                Some(stored) => self.stop_one(stored),
+                None => {
+                    key.slot.ids().retire();
+                }
+            }
         }
     }
 

@@ -3,11 +3,35 @@
 use crate::program::exit::Failure;
 use nf_control::{Config, KeysFile, Tunnel as TunnelConfig};
 use nf_path::inbound::classify::{Listeners, MAX_LISTENERS};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// Where the tunnels listen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listen(Vec<(SocketAddr, u8)>);
+/// A UDP socket of a daemon, by what it is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Socket {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Whether an IPv6 wildcard leaves IPv4 out (IPV6_V6ONLY).
+    pub v6_only: bool,
+}
+
+impl Socket {
+    /// The addresses that it hears: those of both IP versions, for a wildcard that means both.
+    fn addresses(self) -> impl Iterator<Item = SocketAddr> {
+        let both = matches!(self.address.ip(), IpAddr::V6(a) if a.is_unspecified()) && !self.v6_only;
+        let v4 = both.then(|| SocketAddr::from(([0, 0, 0, 0], self.address.port())));
+        let own = SocketAddr::new(self.address.ip().to_canonical(), self.address.port());
+        [own].into_iter().chain(v4)
+    }
+}
+
+/// Where the tunnels listen: the static ones by configuration, the others where their daemons' sockets do.
+#[derive(Clone, Debug, Default)]
+pub struct Listen {
+    fixed: Vec<(SocketAddr, u8)>,
+    /// How many peers use each.
+    sockets: BTreeMap<(u8, Socket), u32>,
+}
 
 impl Listen {
     /// What configuration and keys files say.
@@ -19,7 +43,8 @@ impl Listen {
         let mut all: Vec<(SocketAddr, u8)> = Vec::new();
         for (i, (tunnel, keys)) in config.tunnels.iter().zip(keys).enumerate() {
             let listen = listen(tunnel, keys.as_ref());
-            if listen.is_empty() {
+            let is_static = keys.is_some() || !tunnel.peers.is_empty();
+            if listen.is_empty() && is_static {
                 warnings.push(format!(
                     "tunnel[{i}].listen: {} listens nowhere",
                     tunnel.interface
@@ -29,14 +54,58 @@ impl Listen {
                 all.push((*address, i as u8));
             }
         }
-        let listen = Listen(all);
+        let listen = Listen {
+            fixed: all,
+            sockets: BTreeMap::new(),
+        };
         listen.listeners(&[]).map_err(Failure::usage)?;
         Ok(listen)
     }
 
+    /// Whether another says the same of the static tunnels.
+    pub fn is_configured_as(&self, other: &Listen) -> bool {
+        self.fixed == other.fixed
+    }
+
+    /// Takes over the daemons' sockets of another.
+    pub fn keep_sockets(&mut self, other: &Listen) {
+        self.sockets.clone_from(&other.sockets);
+    }
+
+    /// One more peer uses a daemon's socket. Whether it is the first.
+    pub fn attach(&mut self, tunnel: u8, socket: Socket) -> bool {
+        let peers = self.sockets.entry((tunnel, socket)).or_default();
+        *peers += 1;
+        *peers == 1
+    }
+
+    /// One peer less uses a daemon's socket. Whether it was the last.
+    pub fn detach(&mut self, tunnel: u8, socket: Socket) -> bool {
+        let Some(peers) = self.sockets.get_mut(&(tunnel, socket)) else {
+            return false;
+        };
+        *peers -= 1;
+        let last = *peers == 0;
+        if last {
+            self.sockets.remove(&(tunnel, socket));
+        }
+        last
+    }
+
+    /// All addresses and ports of a tunnel, as configured or as its daemon's socket has them.
+    pub fn of(&self, tunnel: u8) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.all().filter(move |(_, t)| *t == tunnel).map(|(a, _)| a)
+    }
+
+    fn all(&self) -> impl Iterator<Item = (SocketAddr, u8)> + '_ {
+        let of_sockets = self.sockets.keys();
+        let of_sockets = of_sockets.flat_map(|(t, socket)| socket.addresses().map(|a| (a, *t)));
+        self.fixed.iter().copied().chain(of_sockets)
+    }
+
     /// Whether some address is a wildcard, so that the addresses of the host interface matter.
     pub fn has_wildcard(&self) -> bool {
-        self.0.iter().any(|(a, _)| a.ip().is_unspecified())
+        self.all().any(|(a, _)| a.ip().is_unspecified())
     }
 
     /// The addresses for the workers. A wildcard means the host interface's `own` addresses of its family.
@@ -82,7 +151,7 @@ impl Listen {
     /// Named addresses first: they win over a wildcard with the same port.
     fn expanded(&self, own: &[IpAddr]) -> impl Iterator<Item = (SocketAddr, u8)> {
         let (wild, named): (Vec<_>, Vec<_>) =
-            self.0.iter().copied().partition(|(a, _)| a.ip().is_unspecified());
+            self.all().partition(|(a, _)| a.ip().is_unspecified());
         let of_wild = wild.into_iter().flat_map(|(address, tunnel)| {
             let meant: Vec<_> = own
                 .iter()

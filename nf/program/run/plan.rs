@@ -137,13 +137,14 @@ pub fn mode(mode: ConfigMode) -> Mode {
     }
 }
 
-/// The MSS clamp of a tunnel: as configured, or such that a full segment fits the NIC's MTU and the tunnel's.
-pub fn mss(tunnel: &TunnelConfig, nic_mtu: u16) -> Option<MssClamp> {
+/// The MSS clamp of a tunnel: as configured, or such that a full segment fits the NIC's MTU and the tunnel's, which may be
+/// another one by now than configured.
+pub fn mss(tunnel: &TunnelConfig, mtu: u16, nic_mtu: u16) -> Option<MssClamp> {
     let max = match tunnel.mss {
         Mss::Off => return None,
         Mss::Value(max) => [[max; 2]; 2],
         Mss::Auto => [false, true].map(|outer_v6| {
-            let limits = auto_mss_within(nic_mtu, outer_v6, tunnel.mtu);
+            let limits = auto_mss_within(nic_mtu, outer_v6, mtu);
             [limits.v4, limits.v6]
         }),
     };
@@ -201,7 +202,7 @@ mod tests {
         let clamp = |mss: &str| {
             let text = format!("{NIC}[[tunnel]]\ninterface = \"t0\"\nmss = {mss}\n");
             let config = Config::parse(&text, "gw.toml", Path::new(""), []).unwrap();
-            super::mss(&config.tunnels[0], 1500).map(|c| c.max)
+            super::mss(&config.tunnels[0], config.tunnels[0].mtu, 1500).map(|c| c.max)
         };
         // 1500 - outer IP - UDP 8 - record 24 - inner IP - TCP 20
         assert_eq!(clamp("\"auto\""), Some([[1408, 1388], [1388, 1368]]));

@@ -1,13 +1,13 @@
 //! What stands between ports and workers: peers with their keys, and the tables made of them.
 
 use crate::program::exit::Failure;
-use crate::program::run::control::{Parts, Source, TunnelSide};
+use crate::program::run::control::{Clients, Parts, Source, TunnelSide};
 use crate::program::run::gateway::{Handle, Tables};
 use crate::program::run::kernel::Kernel;
 use crate::program::run::keys::Keys;
 use crate::program::run::plan::{self, Plan};
 use crate::program::run::ports::{Ports, destination};
-use crate::program::run::registry::{Entry, Registry, TunnelPeers};
+use crate::program::run::registry::{Entry, HeldKeys, Registry, TunnelPeers};
 use crate::program::statics::static_peers;
 use lcore::Imb;
 use nf_control::Config;
@@ -51,6 +51,8 @@ pub fn prepare(
             index: port.interface().map(|name| kernel.index(name)).transpose()?,
             mode: plan::mode(settings.mode),
             mtu: settings.mtu,
+            claim: None,
+            routes: Vec::new(),
         });
     }
     let files = std::mem::take(&mut plan.keys);
@@ -94,7 +96,7 @@ fn registry(
     for (t, (tunnel, specs)) in (0u8..).zip(&all) {
         let mut peers = TunnelPeers::new(&tunnel.interface);
         for spec in specs {
-            let held = made.by_ref().take(spec.keys.len()).collect();
+            let held = made.by_ref().take(spec.keys.len()).collect::<HeldKeys>();
             let first = || {
                 let remote = spec.remote?;
                 let preferred = host.and_then(|host| kernel.source_to(host, remote.ip()));
@@ -138,7 +140,7 @@ impl Prepared {
             tunnel.mode = plan::mode(settings.mode);
             tunnel.source_check = settings.source_check;
             tunnel.spread = settings.spread_peers;
-            tunnel.mss = plan::mss(settings, config.nic.mtu);
+            tunnel.mss = plan::mss(settings, settings.mtu, config.nic.mtu);
             for entry in peers.peers.values_mut() {
                 tunnel.peers.insert(entry.peer(worker)).map_err(Failure::usage)?;
                 if let Some(binding) = entry.endpoint.read() {
@@ -169,7 +171,7 @@ impl Prepared {
         kernel: Kernel,
         ports: &'g Ports,
         plan: &Plan,
-        source: Source,
+        (source, clients): (Source, Clients),
         cycles_per_ms: u64,
     ) -> Parts<'g> {
         Parts {
@@ -185,6 +187,7 @@ impl Prepared {
             cycles_per_ms,
             af_packet: plan.af_packet.clone(),
             source,
+            clients,
         }
     }
 }

@@ -24,4 +24,17 @@ pub enum Event {
         /// The peer that holds it.
         holder: u32,
     },
+    /// A client opens a session from where a peer is that has floated without the daemon's knowing: its control packets
+    /// are no longer translated.
+    NewSession {
+        /// Peer id.
+        peer: u32,
+    },
+    /// Somebody is where the daemon thinks that such a peer is: the same.
+    OldAddress {
+        /// Peer id.
+        peer: u32,
+        /// The address and port.
+        remote: SocketAddr,
+    },
 }

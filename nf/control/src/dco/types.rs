@@ -16,9 +16,11 @@ pub enum Family {
     Ovpn,
 }
 
-/// `struct nlmsghdr` but for the length.
+/// `struct nlmsghdr` of a request, and what else of the request its answer repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
+    /// Bytes of the message, as it says itself.
+    pub len: u32,
     /// Message type: a family's id, or what netlink reserves.
     pub kind: u16,
     /// NLM_F_*.
@@ -27,6 +29,8 @@ pub struct Header {
     pub seq: u32,
     /// Port id of the client, repeated in the answer.
     pub pid: u32,
+    /// Interface index that a family's command names, else 0: a peer that `ovpn-dco-v2` is answered with has it.
+    pub interface: u32,
 }
 
 /// One packet of a client, understood.
@@ -203,6 +207,8 @@ pub enum LinkRequest {
         /// IFLA_IFNAME.
         name: String,
     },
+    /// RTM_GETLINK, by `ifi_index`, as the daemons ask.
+    GetIndex(u32),
 }
 
 /// Why a request is refused.

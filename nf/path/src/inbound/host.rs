@@ -1,5 +1,5 @@
-//! Frames for the host port: as they came, but for checksums that their sender left partial, and for datagrams that were
-//! reassembled. Drops: `host_full`, `host_mtu`, `scattered`.
+//! Frames for the host port: as they came, but for checksums that their sender left partial, for datagrams that were
+//! reassembled, and for those that are translated (`daemon`). Drops: `host_full`, `host_mtu`, `scattered`.
 
 use super::Inbound;
 use super::classify::Class;
@@ -7,6 +7,7 @@ use crate::buf::{Buf, Verdict};
 use crate::burst::Outputs;
 use crate::fragments::Fragments;
 use crate::verdict::DropReason;
+use nf_wire::frame::Outer;
 use nf_wire::{ether, inner, partial};
 
 impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
@@ -14,13 +15,30 @@ impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
     pub(super) fn pass_to_host(&mut self, slot: usize, out: &mut Outputs<B>) {
         if let Some(buf) = self.slots[slot].take() {
             let buf = self.finished(buf);
-            if buf.packet_len() > self.host_longest {
-                return self.cut(buf, out);
-            }
-            self.counters.to_host.add(1);
-            if out.host.try_push(buf).is_err() {
-                self.counters.count(DropReason::HostFull, 1);
-            }
+            self.give_to_host(buf, out);
+        }
+    }
+
+    /// Hands the frame in `slot`, a datagram for the daemon, to the host port.
+    pub(super) fn pass_to_daemon(&mut self, slot: usize, outer: &Outer, out: &mut Outputs<B>) {
+        self.counters.to_daemon.add(1);
+        if self.translations.is_empty() {
+            return self.pass_to_host(slot, out);
+        }
+        if let Some(buf) = self.slots[slot].take() {
+            let buf = self.finished(buf);
+            let buf = self.incoming(buf, outer);
+            self.give_to_host(buf, out);
+        }
+    }
+
+    fn give_to_host(&mut self, buf: B, out: &mut Outputs<B>) {
+        if buf.packet_len() > self.host_longest {
+            return self.cut(buf, out);
+        }
+        self.counters.to_host.add(1);
+        if out.host.try_push(buf).is_err() {
+            self.counters.count(DropReason::HostFull, 1);
         }
     }
 
@@ -44,13 +62,9 @@ impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
 
     #[cold]
     fn complete(&mut self, buf: B, l3: usize) -> B {
-        let mut buf = if buf.is_private() {
-            buf
-        } else {
-            match self.fragments.linearise(buf) {
-                Ok(copy) => copy,
-                Err(shared) => return shared,
-            }
+        let mut buf = match self.own(buf) {
+            Ok(buf) => buf,
+            Err(shared) => return shared,
         };
         if partial::complete(buf.data_mut(), l3) {
             self.counters.checksums_completed.add(1);
@@ -59,9 +73,12 @@ impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
     }
 
     /// A reassembled datagram that is not for us leaves for the host port in fragments, as it came.
-    pub(super) fn fragment_again(&mut self, whole: B, class: Class, out: &mut Outputs<B>) {
-        if matches!(class, Class::Daemon(_)) {
+    pub(super) fn fragment_again(&mut self, mut whole: B, class: Class, out: &mut Outputs<B>) {
+        if let Class::Daemon(outer) = class {
             self.counters.to_daemon.add(1);
+            if !self.translations.is_empty() {
+                whole = self.incoming(whole, &outer);
+            }
         }
         if !self.fragments_of(whole, out) {
             self.counters.count(DropReason::Scattered, 1);

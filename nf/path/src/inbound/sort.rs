@@ -84,8 +84,7 @@ impl<B: Buf, F: Fragments<B>> Inbound<B, F> {
             Class::Host => self.pass_to_host(slot, out),
             Class::Daemon(outer) => {
                 self.builder.interrupt(&outer, &self.facts);
-                self.counters.to_daemon.add(1);
-                self.pass_to_host(slot, out);
+                self.pass_to_daemon(slot, &outer, out);
             }
             Class::Drop(reason, outer) => self.refuse(slot, reason, &outer),
             Class::Fragment(at) => self.fragment(slot, &at, now, out),

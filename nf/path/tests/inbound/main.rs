@@ -28,4 +28,7 @@ mod replay;
 mod source;
 mod source_routes;
 mod timers;
+mod translate;
+mod translate_out;
+mod translate_props;
 mod usage;

@@ -1,12 +1,13 @@
 //! Reassembly on the heap: 1024 datagrams, 8 fragments each, 2 s; overlaps are refused.
 
 use nf_path::buf::Buf;
+use nf_path::buffers::Buffers;
 use nf_path::burst::Now;
 use nf_path::fragments::{Fragments, Reassembly};
-use nf_path::twin::craft::{fragment_v4, fragment_v6};
+use nf_path::outbound::fragment;
 use nf_path::twin::{HEADROOM, HeapBuf};
 use nf_wire::frame::Fragment;
-use nf_wire::{checksum, ipv6};
+use nf_wire::{checksum, ether, ipv6};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -168,6 +169,19 @@ impl TwinFragments {
     }
 }
 
+/// Small buffers, as many as are asked for.
+struct Small;
+
+impl Buffers<HeapBuf> for Small {
+    fn small(&mut self) -> Option<HeapBuf> {
+        Some(HeapBuf::new(&[]))
+    }
+
+    fn linearise(&mut self, scattered: HeapBuf) -> Result<HeapBuf, HeapBuf> {
+        Err(scattered)
+    }
+}
+
 /// What names the datagram, the offset of the data in it, and whether more follows.
 fn place(frame: &[u8], at: &Fragment) -> (Vec<u8>, usize, bool) {
     let (l3, data) = (usize::from(at.l3), usize::from(at.data));
@@ -238,20 +252,16 @@ impl Fragments<HeapBuf> for TwinFragments {
     }
 
     fn refragment(&mut self, whole: HeapBuf, sink: &mut dyn FnMut(HeapBuf)) -> bool {
-        if self.ledger.large.get() == 0 {
+        let layer3 = ether::layer3(whole.data()).filter(|_| self.ledger.large.get() > 0);
+        let Some((_, l2_len, _)) = layer3 else {
             return false;
-        }
-        let frame = whole.to_vec();
-        let v6 = frame[12..14] == [0x86, 0xdd];
-        self.next_id += 1;
-        let fragments = if v6 {
-            fragment_v6(&frame, MTU, self.next_id)
-        } else {
-            fragment_v4(&frame, MTU)
         };
-        self.ledger.turned(1, fragments.len() as u64);
-        fragments.iter().for_each(|fragment| sink(HeapBuf::new(fragment)));
-        true
+        self.next_id += 1;
+        let made = fragment::copies(whole, l2_len, MTU, self.next_id, &mut Small, sink);
+        if let Ok(count) = made {
+            self.ledger.turned(1, count.into());
+        }
+        made.is_ok()
     }
 
     fn linearise(&mut self, scattered: HeapBuf) -> Result<HeapBuf, HeapBuf> {

@@ -74,7 +74,7 @@ fn page(parameters: &str) -> Result<PeerRef, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::run::registry::TunnelPeers;
+    use crate::program::run::registry::{HeldKeys, TunnelPeers};
     use crate::program::statics::StaticPeer;
 
     fn registry(peers: u32) -> Registry {
@@ -90,7 +90,7 @@ mod tests {
                 keepalive: None,
             };
             let local = Some(([192, 0, 2, 2], 1194).into());
-            tunnel.peers.insert(id, Entry::new(&spec, Vec::new(), local, 2));
+            tunnel.peers.insert(id, Entry::new(&spec, HeldKeys::default(), local, 2));
         }
         Registry {
             tunnels: vec![tunnel],

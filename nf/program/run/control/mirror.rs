@@ -2,6 +2,8 @@
 //! addresses, routes and neighbours of the host interface.
 
 use super::{Control, lock, routes};
+use crate::program::run::plan;
+use crate::program::run::registry::PeerRef;
 use lcore::mailbox::Message;
 use nf_kernel::Change;
 use nf_path::tunnel::Mode;
@@ -124,16 +126,38 @@ impl Control<'_> {
         }
     }
 
+    /// The VPN addresses of one peer as permanent neighbours.
+    pub(super) fn put_neighbours_of(&mut self, peer: PeerRef) {
+        let side = &self.tunnels[usize::from(peer.0)];
+        let (Some(index), Mode::Mp) = (side.index, side.mode) else {
+            return;
+        };
+        let registry = lock(&self.registry);
+        let Some(entry) = registry.get(peer) else { return };
+        let mac = peer_mac(entry.id);
+        let neighbours: Vec<_> = entry.addresses.iter().map(|a| (*a, mac)).collect();
+        // Where the link is down they are put once it is up.
+        if let Err(e) = self.kernel.netlink.put_neighbours(index, &neighbours) {
+            tracing::debug!("{}: {e}", registry.name(peer));
+        }
+    }
+
+    /// Reads the kernel's routes of a tunnel interface anew.
     pub(super) fn refresh_routes(&mut self, tunnel: usize) {
-        let kernel = match self.tunnels[tunnel].index.map(|i| self.kernel.netlink.routes(i)) {
+        self.tunnels[tunnel].routes = match self.tunnels[tunnel].index.map(|i| self.kernel.netlink.routes(i)) {
             Some(Ok(routes)) => routes,
             Some(Err(e)) => return tracing::warn!("{e}"),
             None => Vec::new(),
         };
+        self.apply_routes(tunnel);
+    }
+
+    /// Makes the workers' tables what peers and routes say now.
+    pub(super) fn apply_routes(&mut self, tunnel: usize) {
         let registry = self.registry.clone();
         let mut registry = lock(&registry);
         let peers = &mut registry.tunnels[tunnel];
-        let wanted = routes::wanted(peers, &kernel);
+        let wanted = routes::wanted(peers, &self.tunnels[tunnel].routes);
         for step in routes::steps(&peers.routes, &wanted) {
             let interface = &peers.interface;
             match step {
@@ -160,8 +184,11 @@ impl Control<'_> {
                 tracing::info!("{name}: its MTU is {mtu} now");
                 self.tunnels[tunnel].mtu = mtu;
                 let longest = usize::from(mtu) + HEADER_LEN;
+                let settings = &self.reloading.config.tunnels[tunnel];
+                let clamp = plan::mss(settings, mtu, self.reloading.config.nic.mtu);
                 let tunnel = tunnel as u8;
                 self.send(|_| Message::Longest { tunnel, longest });
+                self.send(|_| Message::Mss { tunnel, clamp });
             }
             Err(e) => tracing::warn!("{name}: its MTU cannot be followed: {e}"),
         }

@@ -1,12 +1,13 @@
 //! Peers that move, are to be pinged, or are gone.
 
-use super::{Control, lock};
+use super::{Control, daemon, lock};
 use crate::program::run::registry::{PeerRef, Registry};
 use lcore::mailbox::{EVENTS, Message};
+use nf_control::dco::{DelReason, Notification};
 use nf_control::timers::Action;
 use nf_path::tunnel::Mode;
 use nf_state::{Binding, Event, IpNet, Update};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Lines about floats in one round; what is more is summed up.
@@ -23,12 +24,12 @@ impl Control<'_> {
             .collect();
         let registry = self.registry.clone();
         let registry = lock(&registry);
-        let mut moved = BTreeSet::new();
+        let (mut moved, mut held, mut ended) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for (i, (tunnel, event)) in events.iter().enumerate() {
             match event {
                 Event::Float { peer, remote, local } => {
                     let peer = (*tunnel, *peer);
-                    moved.insert(peer);
+                    moved.insert(peer, *remote);
                     if i < LINES {
                         tracing::info!(
                             "{}: its address is {remote} now, ours {local}",
@@ -36,18 +37,31 @@ impl Control<'_> {
                         );
                     }
                 }
-                Event::FloatHeld { peer, remote, holder } if i < LINES => tracing::warn!(
-                    "{}: heard from {remote}, which is the address of peer {holder}: not taken over while that peer has it",
-                    registry.name((*tunnel, *peer))
-                ),
-                Event::FloatHeld { .. } => {}
+                Event::FloatHeld { peer, remote, holder } => {
+                    if i < LINES {
+                        tracing::warn!(
+                            "{}: heard from {remote}, which is the address of peer {holder}: not taken over while that peer has it",
+                            registry.name((*tunnel, *peer))
+                        );
+                    }
+                    held.insert((*tunnel, *peer), *remote);
+                }
+                Event::NewSession { .. } | Event::OldAddress { .. } => ended.push((*tunnel, *event)),
             }
         }
         if events.len() > LINES {
             tracing::info!("and {} more peers that moved or would have", events.len() - LINES);
         }
         drop(registry);
-        for peer in moved {
+        // Where a peer would go, a daemon may make room, or not.
+        for ((tunnel, peer), remote) in moved.iter().chain(&held) {
+            let (peer, remote) = (*peer, *remote);
+            self.notify(*tunnel, &Notification::PeerFloated { peer, remote });
+        }
+        for (tunnel, event) in ended {
+            self.end_translation(tunnel, event);
+        }
+        for peer in moved.into_keys() {
             self.bind(peer);
         }
     }
@@ -78,6 +92,8 @@ impl Control<'_> {
             entry.bound = Some(binding.remote);
             let address = (binding.remote.ip(), binding.remote.port());
             self.update(tunnel, |_| Update::BindAddress { peer: id, address });
+            let moved = entry.driven.as_ref().is_some_and(|d| d.known != binding.remote);
+            self.translations.stale |= moved || !self.translations.is_empty();
         }
         self.ways
             .resolve(&mut self.kernel.netlink, &registry, (tunnel, id));
@@ -132,15 +148,25 @@ impl Control<'_> {
                 Action::Expire(peer) => gone.push(peer),
             }
         }
-        for peer in &gone {
-            let seconds = registry.get(*peer).and_then(|e| e.keepalive).map_or(0, |k| k.1);
-            tracing::warn!("{}: nothing heard for {seconds} s: removed", registry.name(*peer));
+        for &(tunnel, peer) in &gone {
+            let name = registry.name((tunnel, peer));
+            let peers = &mut registry.tunnels[usize::from(tunnel)];
+            let Some(entry) = peers.peers.get(&peer) else { continue };
+            let seconds = entry.keepalive.map_or(0, |k| k.1);
+            tracing::warn!("{name}: nothing heard for {seconds} s: removed");
+            if entry.driven.is_some() {
+                peers.gone.insert(peer, daemon::state(entry));
+            }
         }
         self.remove_all(&mut registry, &gone);
+        for &(tunnel, peer) in &gone {
+            let reason = DelReason::Expired;
+            self.notify(tunnel, &Notification::PeerDeleted { peer, reason });
+        }
         drop(registry);
         for tunnel in 0..self.tunnels.len() {
             if gone.iter().any(|(t, _)| usize::from(*t) == tunnel) {
-                self.refresh_routes(tunnel);
+                self.apply_routes(tunnel);
             }
         }
         self.ping();
@@ -164,13 +190,15 @@ impl Control<'_> {
         if gone.is_empty() {
             return;
         }
+        let mut sockets = Vec::new();
         for &(tunnel, id) in gone {
             self.timers.remove((tunnel, id));
             let peers = &mut registry.tunnels[usize::from(tunnel)];
             let Some(entry) = peers.peers.remove(&id) else {
                 continue;
             };
-            self.keys.stop(&entry.keys);
+            self.keys.stop(entry.keys.iter());
+            sockets.extend(entry.driven.as_ref().map(|d| (tunnel, d.socket)));
             let side = &self.tunnels[usize::from(tunnel)];
             if let (Some(index), Mode::Mp) = (side.index, side.mode)
                 && let Err(e) = self.kernel.netlink.remove_neighbours(index, &entry.addresses)
@@ -196,5 +224,7 @@ impl Control<'_> {
                 .resolve(&mut self.kernel.netlink, registry, (tunnel, id));
         }
         self.keys.settle();
+        self.detach(&sockets);
+        self.translations.stale |= !self.translations.is_empty();
     }
 }

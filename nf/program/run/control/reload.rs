@@ -55,7 +55,8 @@ impl Control<'_> {
                 warnings.push(format!("{key} has changed, which needs a restart"));
             }
         }
-        let listen = Listen::new(&config, &keys, &mut warnings)?;
+        let mut listen = Listen::new(&config, &keys, &mut warnings)?;
+        listen.keep_sockets(&self.listen);
         let own = if listen.has_wildcard() {
             self.host_addresses()
         } else {
@@ -66,6 +67,13 @@ impl Control<'_> {
         for (tunnel, (settings, keys)) in (0u8..).zip(config.tunnels.iter().zip(&keys)) {
             let specs = static_peers(keys.as_ref(), Some(settings));
             check_remotes(tunnel.into(), &specs)?;
+            let side = &self.tunnels[usize::from(tunnel)];
+            if side.claim.is_some() && !specs.is_empty() {
+                return Err(Failure::usage(format!(
+                    "tunnel[{tunnel}]: a daemon drives {}, which can have no static peers meanwhile",
+                    settings.interface
+                )));
+            }
             for spec in specs {
                 let first = || {
                     let remote = spec.remote?;
@@ -78,7 +86,7 @@ impl Control<'_> {
         }
         let [added, changed, removed] = self.reconcile(wanted)?;
         warnings.iter().for_each(|w| tracing::warn!("{w}"));
-        if listen != self.listen {
+        if !listen.is_configured_as(&self.listen) {
             self.listen = listen;
             self.send(|_| Message::Listen(Box::new(listeners.clone())));
             self.bind_locals(&own);
@@ -94,14 +102,18 @@ impl Control<'_> {
         let mut registry = lock(&registry);
         let mut new = self.make_keys(&registry, &wanted)?;
         let stays = |peer: PeerRef| wanted.iter().any(|w| w.peer == peer);
-        let gone: Vec<PeerRef> = registry.iter().map(|(p, _)| p).filter(|p| !stays(*p)).collect();
+        let gone: Vec<PeerRef> = registry
+            .iter()
+            .filter(|(peer, entry)| entry.driven.is_none() && !stays(*peer))
+            .map(|(peer, _)| peer)
+            .collect();
         self.remove_all(&mut registry, &gone);
         let (mut added, mut changed, mut old) = (Vec::new(), Vec::new(), Vec::new());
         for w in wanted {
             let keys = new.remove(&w.peer).unwrap_or_default();
             match registry.get(w.peer) {
                 None => {
-                    let entry = Entry::new(&w.spec, keys, w.local, self.workers.len());
+                    let entry = Entry::new(&w.spec, keys.into_iter().collect(), w.local, self.workers.len());
                     self.add(&mut registry, w.peer, entry);
                     added.push(w.peer);
                 }
@@ -117,7 +129,7 @@ impl Control<'_> {
         added.iter().chain(&changed).for_each(|peer| self.bind(*peer));
         // Only once the workers send under the new keys: no packet finds none.
         if !old.is_empty() {
-            self.workers.iter().for_each(|w| w.wait_until_read());
+            let _ = self.wait_until_applied();
             self.keys.stop(&old);
             self.keys.settle();
         }
@@ -136,13 +148,13 @@ impl Control<'_> {
     ) -> Result<HashMap<PeerRef, Vec<HeldKey>>, Failure> {
         let (mut names, mut owners) = (Vec::new(), Vec::new());
         for w in wanted {
-            let held = registry.get(w.peer).map_or(&[][..], |e| &e.keys);
-            for key in w.spec.keys.iter().filter(|key| !held.iter().any(|h| h.is(key))) {
+            let has = |key: &&&_| registry.get(w.peer).is_some_and(|e| e.keys.iter().any(|h| h.is(key)));
+            for key in w.spec.keys.iter().filter(|key| !has(key)) {
                 let encrypt = Fingerprint::of(key.cipher, &key.encrypt);
                 let name = format!("{}, key {}", registry.name(w.peer), key.key_id);
                 if let Some((other, _)) = registry
                     .iter()
-                    .find(|(_, e)| e.keys.iter().any(|h| h.encrypt == encrypt))
+                    .find(|(_, e)| e.keys.iter().any(|h| h.stored() == Some(encrypt)))
                 {
                     return Err(Failure::usage(format!(
                         "{name}: this key is in use as one of {}: remove it there first, then add it here",
@@ -161,7 +173,7 @@ impl Control<'_> {
     }
 
     /// A new peer: to the workers, with its timers.
-    fn add(&mut self, registry: &mut Registry, peer: PeerRef, entry: Entry) {
+    pub(super) fn add(&mut self, registry: &mut Registry, peer: PeerRef, entry: Entry) {
         if let Some(keepalive) = entry.timers() {
             self.timers.insert(peer, keepalive, self.now());
         }
@@ -171,7 +183,7 @@ impl Control<'_> {
 
     /// Gives the workers the peer as the registry has it now, bound to no address. Keys, endpoint and counters are shared,
     /// so nothing of a peer that is there already is lost.
-    fn publish(&self, registry: &mut Registry, (tunnel, id): PeerRef) {
+    pub(super) fn publish(&self, registry: &mut Registry, (tunnel, id): PeerRef) {
         if let Some(entry) = registry.get_mut((tunnel, id)) {
             entry.bound = None;
             self.update(tunnel, |worker| Update::AddPeer(Box::new(entry.peer(worker))));
@@ -185,7 +197,8 @@ impl Control<'_> {
         let Some(entry) = registry.get_mut(w.peer) else {
             return new;
         };
-        let mut held = std::mem::take(&mut entry.keys);
+        let mut held: Vec<_> = std::mem::take(&mut entry.keys).into_iter().collect();
+        let mut keys = Vec::new();
         for key in &w.spec.keys {
             let from = if held.iter().any(|h| h.is(key)) {
                 &mut held
@@ -193,9 +206,10 @@ impl Control<'_> {
                 &mut new
             };
             if let Some(at) = from.iter().position(|h| h.is(key)) {
-                entry.keys.push(from.remove(at));
+                keys.push(from.remove(at));
             }
         }
+        entry.keys = keys.into_iter().collect();
         if let (Some(remote), Some(local)) = (w.spec.remote, w.local)
             && (entry.remote, entry.local) != (w.spec.remote, w.spec.local)
         {
@@ -232,7 +246,7 @@ fn is_same(entry: &Entry, spec: &StaticPeer) -> bool {
         && entry.networks == spec.networks
         && entry.keepalive == spec.keepalive
         && (entry.remote, entry.local) == (spec.remote, spec.local)
-        && entry.keys.len() == spec.keys.len()
+        && entry.keys.iter().count() == spec.keys.len()
         && entry.keys.iter().zip(&spec.keys).all(|(held, key)| held.is(key))
 }
 

@@ -3,7 +3,8 @@
 use crate::program::run::registry::TunnelPeers;
 use nf_kernel::Route;
 use nf_state::IpNet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
 /// One change of the workers' tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +25,13 @@ pub fn wanted(tunnel: &TunnelPeers, kernel: &[Route]) -> BTreeMap<IpNet, u32> {
         .flat_map(|e| e.prefixes().map(|prefix| (prefix, e.id)));
     let mut wanted: BTreeMap<IpNet, u32> = own.collect();
     let mut best: BTreeMap<IpNet, u32> = BTreeMap::new();
+    let vpn: HashMap<IpAddr, u32> = tunnel
+        .peers
+        .values()
+        .flat_map(|e| e.addresses.iter().map(|a| (*a, e.id)))
+        .collect();
     for route in kernel {
-        let Some(peer) = route.gateway.and_then(|g| tunnel.by_vpn_address(g)) else {
+        let Some(peer) = route.gateway.and_then(|g| vpn.get(&g).copied()) else {
             continue;
         };
         let least = best.entry(route.destination).or_insert(u32::MAX);
@@ -53,7 +59,7 @@ pub fn steps(now: &BTreeMap<IpNet, u32>, wanted: &BTreeMap<IpNet, u32>) -> Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::run::registry::Entry;
+    use crate::program::run::registry::{Entry, HeldKeys};
     use crate::program::statics::StaticPeer;
 
     fn tunnel() -> TunnelPeers {
@@ -68,7 +74,7 @@ mod tests {
                 networks: vec![network.parse().unwrap()],
                 keepalive: None,
             };
-            tunnel.peers.insert(id, Entry::new(&spec, Vec::new(), None, 1));
+            tunnel.peers.insert(id, Entry::new(&spec, HeldKeys::default(), None, 1));
         }
         tunnel
     }
