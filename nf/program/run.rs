@@ -7,6 +7,7 @@ pub mod kernel;
 pub mod keys;
 pub mod listen;
 pub mod nic;
+pub mod notify;
 pub mod plan;
 pub mod ports;
 pub mod registry;
@@ -60,8 +61,14 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
         config: config.clone(),
     };
     let cycles_per_ms = machine.eal.tsc_hz() / 1000;
-    let mut control =
-        Control::new(prepared.control(workers.clone(), kernel, &ports, &plan, (source, clients), cycles_per_ms));
+    let mut control = Control::new(prepared.control(
+        workers.clone(),
+        kernel,
+        &ports,
+        &plan,
+        (source, clients),
+        cycles_per_ms,
+    ));
     let answers = Gateway::new(
         workers,
         pools.all(),
@@ -84,6 +91,7 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
         }
         Err(_) => Ok(()),
     };
+    notify::stopping();
     let handle = worker.handle.clone();
     let stopped = worker.stop();
     control.end();
@@ -132,6 +140,8 @@ fn choose_cpu(machine: &Machine) -> Result<usize, Failure> {
 /// Tells whoever waits for it that packets flow. A reader that went away is no reason to end.
 fn ready(config: &Config) {
     tracing::info!("{} is ready", config.name);
+    let tunnels: Vec<&str> = config.tunnels.iter().map(|t| t.interface.as_str()).collect();
+    notify::ready(&format!("{}: tunnels {}", config.name, tunnels.join(", ")));
     let mut out = std::io::stdout();
     let _ = writeln!(out, "ready").and_then(|()| out.flush());
 }

@@ -186,9 +186,5 @@ fn systemd_understands_the_units() {
         "ovpn-dpdk@.service",
         &gateway.replace("RuntimeDirectoryPreserve=yes", "RuntimeDirectoryPreserve=maybe"),
     );
-    assert!(
-        verify(folder.path())
-            .unwrap()
-            .contains("maybe")
-    );
+    assert!(verify(folder.path()).unwrap().contains("maybe"));
 }

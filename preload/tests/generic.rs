@@ -191,6 +191,26 @@ fails(errno.EAGAIN, receive, s)
     });
 }
 
+/// All of an answer is, not only its start.
+#[test]
+fn the_rest_of_an_answer_is_waited_for() {
+    let part = |peer: u8| message(0x31, 2, 5, 0, &[7, 1, 0, peer]);
+    let start = move |packet: &Packet| (packet.kind() == 0x31).then(|| vec![part(1)]);
+    with(start, |gateway, path| {
+        let text = "
+s = generic(blocking=False)
+expect([len(a) for a in ask(s, command(7, 5, DUMP | ACK))], [20, 20, 20])
+";
+        let script = Script::start(Some(path), text);
+        let request = gateway.wait_for("request", |packet| packet.kind() == 0x31);
+        for next in [part(2), done(&request.bytes)] {
+            std::thread::sleep(Duration::from_millis(300));
+            gateway.send(request.connection, &next);
+        }
+        script.end();
+    });
+}
+
 #[test]
 fn errors_are_passed_on() {
     let refuse = |packet: &Packet| (packet.kind() == 0x31).then(|| vec![error(&packet.bytes, -28)]);

@@ -118,7 +118,9 @@ for number in range(4):
     children.append(os.fork())
     if children[-1] == 0:
         for seq in range(1, 50):
-            ask(generic(), command(3, seq))
+            s = generic()
+            expect(ours(s), True)
+            ask(s, command(3, seq))
         os._exit(0)
 for child in children:
     expect(os.waitpid(child, 0)[1], 0)

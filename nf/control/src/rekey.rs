@@ -142,6 +142,7 @@ impl RekeyWatch {
         self.last = Some((next_id, now));
         let used = next_id.saturating_sub(before);
         let left = (IDS_LAST + 1).saturating_sub(next_id);
-        if used == 0 { u64::MAX } else { left.saturating_mul(elapsed) / used }
+        left.saturating_mul(elapsed).checked_div(used).unwrap_or(u64::MAX)
+    }
     }
 }

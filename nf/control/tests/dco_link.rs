@@ -39,9 +39,12 @@ fn new_link(kind: &[u8], mode: Option<&[u8]>) -> Vec<u8> {
     message(16, REQUEST | CREATE, &info(0, &attributes))
 }
 
+/// IFLA_INFO_KIND and IFLA_OVPN_MODE as sent; the kind and the mode understood.
+type Kind<'a> = (&'a [u8], Option<&'a [u8]>, &'a str, Option<Mode>);
+
 #[test]
 fn interfaces_of_the_families_kinds() {
-    let cases: [(&[u8], Option<&[u8]>, &str, Option<Mode>); 6] = [
+    let cases: [Kind; 6] = [
         (b"ovpn\0", Some(&[1]), "ovpn", Some(Mode::Mp)),
         (b"ovpn-dco\0", Some(&[0]), "ovpn-dco", Some(Mode::P2p)),
         (b"ovpn", None, "ovpn", Some(Mode::P2p)),

@@ -142,6 +142,11 @@ fn missing_attributes() {
             spoilt(&sent.without(id), Errno::EINVAL, "is missing");
         }
     }
+}
+
+/// And in the directions of a key, at the top level, and the nest itself.
+#[test]
+fn missing_attributes_elsewhere() {
     for family in [OVPN, DCO_V2] {
         for side in [5, 6] {
             let tail_only = nest(side, &[attr(2, &TAIL)]);

@@ -36,7 +36,10 @@ fn at_the_very_value() {
 #[test]
 fn ids_are_low_half_a_minute_before_they_are_used_up() {
     let at = |watch: &mut RekeyWatch, seconds: u64, next_id: u64| -> Vec<Notice> {
-        let key = KeyUse { next_id, ..KeyUse::default() };
+        let key = KeyUse {
+            next_id,
+            ..KeyUse::default()
+        };
         watch.observe(key, Millis(1000 * seconds)).collect()
     };
     // Ten million a second: 2^32 ids last for 429.5 seconds.
@@ -73,11 +76,14 @@ fn past_all_at_once() {
     assert_eq!(seen(&mut watch, 1 << 32, 1 << 40, 1 << 40), []);
     // A notice that nobody takes was said all the same.
     let mut watch = RekeyWatch::new(Cipher::Aes256Gcm);
-    drop(watch.observe(KeyUse {
-        next_id: 1 << 32,
-        sealed: 0,
-        opened: 0,
-    }, Millis(0)));
+    drop(watch.observe(
+        KeyUse {
+            next_id: 1 << 32,
+            sealed: 0,
+            opened: 0,
+        },
+        Millis(0),
+    ));
     assert_eq!(seen(&mut watch, 1 << 32, 0, 0), []);
 }
 

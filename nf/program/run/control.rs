@@ -14,10 +14,10 @@ use crate::program::run::listen::Listen;
 use crate::program::run::nic::AfPacket;
 use crate::program::run::ports::Ports;
 use crate::program::run::registry::{PeerRef, Registry};
+use daemon::address::Addresses;
 use lcore::imb::Key;
 use lcore::mailbox::Message;
 use mirror::Stale;
-use daemon::address::Addresses;
 use nf_control::dco::Notification;
 use nf_control::timers::PeerTimers;
 use nf_kernel::Route;
@@ -226,7 +226,9 @@ impl<'g> Control<'g> {
     /// Waits until every worker has made every change. That one does not is said.
     fn wait_until_applied(&self) -> Result<(), String> {
         let all = self.workers.iter().map(Handle::wait_until_applied);
-        let failed = all.filter_map(Result::err).inspect(|why| tracing::error!("{why}"));
+        let failed = all
+            .filter_map(Result::err)
+            .inspect(|why| tracing::error!("{why}"));
         failed.last().map_or(Ok(()), Err)
     }
 

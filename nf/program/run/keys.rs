@@ -5,10 +5,10 @@ use crate::program::exit::Failure;
 use crate::program::statics;
 use lcore::Imb;
 use lcore::imb::Key;
+use nf_control::StaticKey;
 use nf_control::dco::NewKey;
 use nf_control::id_store::{Fingerprint, IdRange, IdStore};
 use nf_control::rekey::{KeyUse, Notice, RekeyWatch};
-use nf_control::StaticKey;
 use nf_state::{KeySlot, Millis, PacketIds};
 use std::collections::HashMap;
 use std::path::Path;
@@ -141,7 +141,12 @@ impl Keys {
     /// There is no memory for it.
     pub fn of_daemon(&self, key: &NewKey) -> Result<HeldKey, Failure> {
         let ids = PacketIds::new();
-        let slot = statics::expand(&self.imb, (key.cipher, key.key_id), [&key.decrypt, &key.encrypt], ids)?;
+        let slot = statics::expand(
+            &self.imb,
+            (key.cipher, key.key_id),
+            [&key.decrypt, &key.encrypt],
+            ids,
+        )?;
         Ok(HeldKey::new(slot, None))
     }
 
@@ -179,7 +184,10 @@ impl Keys {
         if !low {
             return;
         }
-        match store.top_up_all(keys.clone().filter_map(|k| Some((k.stored()?, k.slot.ids().next())))) {
+        match store.top_up_all(
+            keys.clone()
+                .filter_map(|k| Some((k.stored()?, k.slot.ids().next()))),
+        ) {
             Ok(ends) => {
                 self.failing = false;
                 for (key, end) in ends {

@@ -150,8 +150,7 @@ impl Listen {
 
     /// Named addresses first: they win over a wildcard with the same port.
     fn expanded(&self, own: &[IpAddr]) -> impl Iterator<Item = (SocketAddr, u8)> {
-        let (wild, named): (Vec<_>, Vec<_>) =
-            self.all().partition(|(a, _)| a.ip().is_unspecified());
+        let (wild, named): (Vec<_>, Vec<_>) = self.all().partition(|(a, _)| a.ip().is_unspecified());
         let of_wild = wild.into_iter().flat_map(|(address, tunnel)| {
             let meant: Vec<_> = own
                 .iter()

@@ -83,3 +83,10 @@ impl Script {
         rest.trim_end().to_owned()
     }
 }
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,13 @@ struct Shared {
     rule: Box<Rule>,
 }
 
+impl Shared {
+    /// Also of a test that has failed meanwhile.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A gateway that runs until it is dropped.
 pub struct Gateway {
     path: PathBuf,
@@ -97,7 +104,7 @@ impl Gateway {
         let (accepting, state) = (listener.clone(), shared.clone());
         thread::spawn(move || {
             while let Ok(connection) = net::accept_with(&*accepting, SocketFlags::CLOEXEC) {
-                state.state.lock().unwrap().accepted += 1;
+                state.state().accepted += 1;
                 serve(&state, connection, None);
             }
         });
@@ -110,23 +117,23 @@ impl Gateway {
 
     /// How many connections were made by path.
     pub fn accepted(&self) -> usize {
-        self.shared.state.lock().unwrap().accepted
+        self.shared.state().accepted
     }
 
     /// How many connections are open.
     pub fn open(&self) -> usize {
-        self.shared.state.lock().unwrap().connections.len()
+        self.shared.state().connections.len()
     }
 
     /// All packets so far.
     pub fn packets(&self) -> Vec<Arc<Packet>> {
-        self.shared.state.lock().unwrap().packets.clone()
+        self.shared.state().packets.clone()
     }
 
     /// Waits for a packet that is as wanted.
     pub fn wait_for(&self, what: &str, wanted: impl Fn(&Packet) -> bool) -> Arc<Packet> {
         let until = Instant::now() + Duration::from_secs(30);
-        let mut state = self.shared.state.lock().unwrap();
+        let mut state = self.shared.state();
         loop {
             if let Some(found) = state.packets.iter().find(|packet| wanted(packet)) {
                 return found.clone();
@@ -148,7 +155,8 @@ impl Gateway {
 
     /// Sends a packet on a connection.
     pub fn send(&self, connection: usize, bytes: &[u8]) {
-        let fd = self.shared.state.lock().unwrap().connections[&connection].clone();
+        let fd = self.shared.state().connections.get(&connection).cloned();
+        let fd = fd.expect("the connection has ended");
         send(&fd, bytes, None);
     }
 }
@@ -157,7 +165,7 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
         let _ = net::shutdown(&*self.listener, Shutdown::Both);
-        for connection in self.shared.state.lock().unwrap().connections.values() {
+        for connection in self.shared.state().connections.values() {
             let _ = net::shutdown(&**connection, Shutdown::Both);
         }
     }
@@ -174,7 +182,7 @@ fn send(fd: &OwnedFd, bytes: &[u8], with: Option<&OwnedFd>) {
 fn serve(shared: &Arc<Shared>, fd: OwnedFd, mut protocol: Option<u32>) {
     let fd = Arc::new(fd);
     let number = {
-        let mut state = shared.state.lock().unwrap();
+        let mut state = shared.state();
         state.made += 1;
         let number = state.made;
         state.connections.insert(number, fd.clone());
@@ -193,10 +201,10 @@ fn serve(shared: &Arc<Shared>, fd: OwnedFd, mut protocol: Option<u32>) {
                 protocol = Some(u32::from_ne_bytes(packet.bytes[20..24].try_into().unwrap()));
             }
             answer(&shared, &fd, &packet);
-            shared.state.lock().unwrap().packets.push(packet);
+            shared.state().packets.push(packet);
             shared.changed.notify_all();
         }
-        shared.state.lock().unwrap().connections.remove(&number);
+        shared.state().connections.remove(&number);
     });
 }
 

@@ -54,7 +54,8 @@ impl StatusFile {
         self.clients.iter().find(|client| client.name == name)
     }
 
-    fn parse(text: String) -> StatusFile {
+    /// From the text of a status file, or of the management interface's answer to `status 2`.
+    pub fn parse(text: String) -> StatusFile {
         let mut columns: Vec<&str> = Vec::new();
         let (mut clients, mut numbers) = (Vec::new(), BTreeMap::new());
         for line in text.lines() {

@@ -4,7 +4,7 @@
 //! [`HOST`]. A machine with a gateway has the end of its veth as that gateway's NIC ([`NIC`]).
 
 use super::machine::{HOST, Machine, Parts, SERVER};
-use super::{Path, Pki};
+use super::{Flow, Iperf, Path, Pki, Transfer};
 use crate::gateway::{Namespace, can_make_interfaces, run, skip};
 use crate::pair::NIC;
 use crate::pair::relay::{Change, Relay};
@@ -143,6 +143,50 @@ impl Net {
         with_gateway
             .map(|machine| (machine.name().to_owned(), machine.losses()))
             .collect()
+    }
+
+    /// Runs UDP flows that lose nothing, and of which each receives so many bytes. What a socket or a daemon's own data path
+    /// was too slow for is no loss of ours: see [`Machine::queue_drops`].
+    pub fn lossless(&self, flows: &[Flow], least: u64) -> Vec<Transfer> {
+        self.lossless_but(flows, least, &[]).0
+    }
+
+    /// Like [`Net::lossless`], but what the gateways drop for one of these reasons may be missing. How many that were.
+    pub fn lossless_but(&self, flows: &[Flow], least: u64, excused: &[&str]) -> (Vec<Transfer>, u64) {
+        let slow = || {
+            self.clients
+                .iter()
+                .chain([&self.server])
+                .map(Machine::queue_drops)
+                .sum::<u64>()
+        };
+        let (slow_before, before) = (slow(), self.losses());
+        let transfers = Iperf::all(flows);
+        let (slow, after) = (slow() - slow_before, self.losses());
+        let of = |losses: &BTreeMap<String, BTreeMap<String, u64>>| {
+            let counts = losses.values().flatten();
+            let counts = counts.filter(|(reason, _)| excused.contains(&reason.as_str()));
+            counts.map(|(_, count)| *count).sum::<u64>()
+        };
+        let dropped = of(&after) - of(&before);
+        let lost: u64 = transfers.iter().map(|one| one.lost).sum();
+        let ends: Vec<_> = transfers.iter().map(|one| &one.report["end"]["sum"]).collect();
+        if lost > 0 {
+            println!("{lost} lost, {slow} in queues; gateways before: {before:?}, after: {after:?}");
+        }
+        assert!(
+            lost <= slow + dropped,
+            "{lost} lost, {slow} in queues, {dropped} for {excused:?}: {ends:?}"
+        );
+        for transfer in &transfers {
+            let room = slow * transfer.received / transfer.packets.max(1);
+            assert!(
+                transfer.received + room >= least,
+                "{} bytes of {least}: {ends:?}",
+                transfer.received
+            );
+        }
+        (transfers, dropped)
     }
 
     /// Where the server's frames arrive first: for captures of what it sends, and of what is sent to it.

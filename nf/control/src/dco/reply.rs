@@ -48,7 +48,9 @@ pub fn error(to: &Header, refusal: &Refusal) -> Vec<u8> {
     let code = refusal.errno.0.wrapping_neg().to_ne_bytes();
     // A NUL would end it.
     let text = refusal.text.split('\0').next().unwrap_or_default();
-    let end = (0..=TEXT_MAX.min(text.len())).rev().find(|i| text.is_char_boundary(*i));
+    let end = (0..=TEXT_MAX.min(text.len()))
+        .rev()
+        .find(|i| text.is_char_boundary(*i));
     let text = &text[..end.unwrap_or(0)];
     let (flags, text) = match text.is_empty() {
         true => (NLM_F_CAPPED, Vec::new()),

@@ -90,7 +90,9 @@ mod tests {
                 keepalive: None,
             };
             let local = Some(([192, 0, 2, 2], 1194).into());
-            tunnel.peers.insert(id, Entry::new(&spec, HeldKeys::default(), local, 2));
+            tunnel
+                .peers
+                .insert(id, Entry::new(&spec, HeldKeys::default(), local, 2));
         }
         Registry {
             tunnels: vec![tunnel],

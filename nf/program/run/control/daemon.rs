@@ -19,9 +19,9 @@ pub use query::state;
 use super::{Control, lock};
 use crate::program::exit::Failure;
 use crate::program::run::registry::PeerRef;
+use lcore::socket::Fds;
 use lcore::socket::{ClientId, Incoming};
 use nf_control::dco::{self, Command, Errno, Family, Header, Message, Refusal, Request, reply};
-use lcore::socket::Fds;
 
 /// Requests that are answered between two ticks.
 const REQUESTS: usize = 256;
@@ -49,7 +49,9 @@ impl Control<'_> {
     }
 
     fn packet(&mut self, from: ClientId, bytes: &[u8], fds: Fds) {
-        let Some(protocol) = self.clients.protocol(from) else { return };
+        let Some(protocol) = self.clients.protocol(from) else {
+            return;
+        };
         match dco::decode(bytes, protocol) {
             Ok(incoming) => self.message(from, incoming, fds),
             Err((Some(header), refusal)) => self.refuse(from, &header, &refusal),
@@ -63,7 +65,9 @@ impl Control<'_> {
     fn message(&mut self, from: ClientId, incoming: dco::Incoming, fds: Fds) {
         let header = incoming.header;
         let done = match incoming.message {
-            Message::Hello { version, protocol } => return self.clients.hello(from, &header, version, protocol),
+            Message::Hello { version, protocol } => {
+                return self.clients.hello(from, &header, version, protocol);
+            }
             Message::Open { protocol } => return self.clients.open(from, &header, protocol),
             Message::Subscribe { group } => return self.clients.subscribe(from, group),
             Message::Again(message) => return self.clients.send(from, message),
@@ -72,7 +76,8 @@ impl Control<'_> {
             Message::GetFamily(family) => Ok(vec![reply::family(&header, family)]),
             Message::Pass => return self.clients.send(from, reply::noop(&header)),
             Message::Link(request) => match self.link(from, &request) {
-                Ok(true) => Ok(Vec::new()),
+                // Whether or not it asked for that: whoever waits does so for one of the three.
+                Ok(true) => return self.clients.send(from, reply::ack(&header)),
                 Ok(false) => return self.clients.send(from, reply::noop(&header)),
                 Err(refusal) => Err(refusal),
             },

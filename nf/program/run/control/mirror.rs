@@ -144,7 +144,8 @@ impl Control<'_> {
 
     /// Reads the kernel's routes of a tunnel interface anew.
     pub(super) fn refresh_routes(&mut self, tunnel: usize) {
-        self.tunnels[tunnel].routes = match self.tunnels[tunnel].index.map(|i| self.kernel.netlink.routes(i)) {
+        self.tunnels[tunnel].routes = match self.tunnels[tunnel].index.map(|i| self.kernel.netlink.routes(i))
+        {
             Some(Ok(routes)) => routes,
             Some(Err(e)) => return tracing::warn!("{e}"),
             None => Vec::new(),

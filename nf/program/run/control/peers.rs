@@ -151,7 +151,9 @@ impl Control<'_> {
         for &(tunnel, peer) in &gone {
             let name = registry.name((tunnel, peer));
             let peers = &mut registry.tunnels[usize::from(tunnel)];
-            let Some(entry) = peers.peers.get(&peer) else { continue };
+            let Some(entry) = peers.peers.get(&peer) else {
+                continue;
+            };
             let seconds = entry.keepalive.map_or(0, |k| k.1);
             tracing::warn!("{name}: nothing heard for {seconds} s: removed");
             if entry.driven.is_some() {

@@ -148,7 +148,11 @@ impl Control<'_> {
     ) -> Result<HashMap<PeerRef, Vec<HeldKey>>, Failure> {
         let (mut names, mut owners) = (Vec::new(), Vec::new());
         for w in wanted {
-            let has = |key: &&&_| registry.get(w.peer).is_some_and(|e| e.keys.iter().any(|h| h.is(key)));
+            let has = |key: &&&_| {
+                registry
+                    .get(w.peer)
+                    .is_some_and(|e| e.keys.iter().any(|h| h.is(key)))
+            };
             for key in w.spec.keys.iter().filter(|key| !has(key)) {
                 let encrypt = Fingerprint::of(key.cipher, &key.encrypt);
                 let name = format!("{}, key {}", registry.name(w.peer), key.key_id);

@@ -74,7 +74,9 @@ mod tests {
                 networks: vec![network.parse().unwrap()],
                 keepalive: None,
             };
-            tunnel.peers.insert(id, Entry::new(&spec, HeldKeys::default(), None, 1));
+            tunnel
+                .peers
+                .insert(id, Entry::new(&spec, HeldKeys::default(), None, 1));
         }
         tunnel
     }

@@ -75,7 +75,10 @@ impl Control<'_> {
     pub(in crate::program::run::control) fn end_translation(&mut self, tunnel: u8, event: Event) {
         let (peer, why) = match event {
             Event::NewSession { peer } => (peer, "a new session begins at its address".to_owned()),
-            Event::OldAddress { peer, remote } => (peer, format!("somebody else is heard from its former address, {remote}")),
+            Event::OldAddress { peer, remote } => (
+                peer,
+                format!("somebody else is heard from its former address, {remote}"),
+            ),
             Event::Float { .. } | Event::FloatHeld { .. } => return,
         };
         let mut registry = lock(&self.registry);
@@ -90,7 +93,13 @@ impl Control<'_> {
     /// Looks after the neighbours of [`Control::stand_in`], so many at a time.
     pub(in crate::program::run::control) fn keep_stand_ins(&mut self) {
         let Addresses { all, next, .. } = &mut self.translations;
-        let some: Vec<Translation> = all.iter().cycle().skip(*next).take(AT_A_TIME.min(all.len())).copied().collect();
+        let some: Vec<Translation> = all
+            .iter()
+            .cycle()
+            .skip(*next)
+            .take(AT_A_TIME.min(all.len()))
+            .copied()
+            .collect();
         *next = (*next + some.len()) % all.len().max(1);
         some.iter().for_each(|translation| self.stand_in(translation));
     }

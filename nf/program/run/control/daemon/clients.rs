@@ -164,8 +164,7 @@ impl Clients {
     /// A connection wants the notifications of a group. A number that is no group of ours is as with netlink: nothing
     /// ever comes.
     pub fn subscribe(&mut self, id: ClientId, group: u32) {
-        if let (Some(connection), Some(family)) =
-            (self.connections.get_mut(&id), dco::family_of_group(group))
+        if let (Some(connection), Some(family)) = (self.connections.get_mut(&id), dco::family_of_group(group))
         {
             connection.groups.insert(family);
         }
@@ -178,7 +177,13 @@ impl Clients {
 
     /// Tells those that subscribed: the connections of the client that drives the tunnel, and those of clients that drive
     /// none and only look on.
-    pub fn notify(&self, driver: ClientId, drivers: &BTreeSet<ClientId>, interface: u32, what: &Notification) {
+    pub fn notify(
+        &self,
+        driver: ClientId,
+        drivers: &BTreeSet<ClientId>,
+        interface: u32,
+        what: &Notification,
+    ) {
         for (id, connection) in &self.connections {
             // A 2.6 daemon does not look at whose interface it is.
             if connection.client != driver && drivers.contains(&connection.client) {

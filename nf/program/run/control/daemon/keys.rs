@@ -1,8 +1,8 @@
 //! Keys as daemons install, exchange and remove them. Packets under a key that is replaced go on until every worker has the
 //! new one; the old one sends nothing after that.
 
-use super::peers::no_such;
 use super::failed;
+use super::peers::no_such;
 use crate::program::run::control::{Control, lock};
 use crate::program::run::keys::HeldKey;
 use crate::program::run::registry::PeerRef;

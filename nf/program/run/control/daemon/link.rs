@@ -56,7 +56,8 @@ impl Control<'_> {
     /// Gives a tunnel to a client.
     fn claim(&mut self, from: ClientId, tunnel: u8, wanted: Option<Mode>) -> Result<(), Refusal> {
         let interface = self.interface(tunnel);
-        let wanted = wanted.ok_or_else(|| refusal(Errno::EINVAL, format!("{interface}: a mode that is none")))?;
+        let wanted =
+            wanted.ok_or_else(|| refusal(Errno::EINVAL, format!("{interface}: a mode that is none")))?;
         let Some(client) = self.clients.client(from) else {
             return Ok(());
         };
@@ -84,7 +85,11 @@ impl Control<'_> {
             .map_err(|e| refusal(Errno::EIO, e.to_string()))?;
         self.send(|_| Message::Mode { tunnel, mode });
         let who = self.clients.name(from);
-        let many = if wanted == Mode::Mp { "many peers" } else { "one peer" };
+        let many = if wanted == Mode::Mp {
+            "many peers"
+        } else {
+            "one peer"
+        };
         tracing::info!("{interface}: {who} drives it, for {many}");
         let side = &mut self.tunnels[usize::from(tunnel)];
         side.mode = mode;

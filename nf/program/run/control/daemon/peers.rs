@@ -7,12 +7,12 @@ use crate::program::run::control::{Control, lock};
 use crate::program::run::registry::{Driven, Entry, HeldKeys, PeerRef, Registry};
 use crate::program::statics::StaticPeer;
 use lcore::socket::ClientId;
+use lcore::socket::Fds;
 use nf_control::Mode as ConfigMode;
 use nf_control::dco::{DelReason, Errno, Family, NewPeer, Notification, Refusal, SetPeer};
 use nf_path::tunnel::Mode;
 use nf_state::Binding;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use lcore::socket::Fds;
 
 impl Control<'_> {
     pub(super) fn new_peer(
@@ -94,7 +94,12 @@ impl Control<'_> {
             let text = format!("{} is there already", registry.name((tunnel, new.id)));
             return Err(refusal(Errno::EEXIST, text));
         }
-        self.take_addresses(&mut registry, family, (tunnel, new.id), &addresses(new.vpn_v4, new.vpn_v6))
+        self.take_addresses(
+            &mut registry,
+            family,
+            (tunnel, new.id),
+            &addresses(new.vpn_v4, new.vpn_v6),
+        )
     }
 
     /// VPN addresses that a peer is to have and another one has. The kernel's `ovpn` refuses that; of `ovpn-dco-v2` the
@@ -115,7 +120,10 @@ impl Control<'_> {
                 let text = format!("peer {id}: {address} is the VPN address of peer {holder}");
                 return Err(refusal(Errno::EADDRINUSE, text));
             }
-            tracing::warn!("{}: {address} goes from peer {holder} to peer {id}", peers.interface);
+            tracing::warn!(
+                "{}: {address} goes from peer {holder} to peer {id}",
+                peers.interface
+            );
             if let Some(entry) = peers.peers.get_mut(&holder) {
                 entry.addresses.retain(|a| a != address);
             }
@@ -187,7 +195,12 @@ impl Control<'_> {
                 driven.known = remote;
             }
         }
-        let lost = entry.addresses.iter().copied().filter(|a| !wanted.contains(a)).collect();
+        let lost = entry
+            .addresses
+            .iter()
+            .copied()
+            .filter(|a| !wanted.contains(a))
+            .collect();
         entry.addresses = wanted.to_vec();
         entry.tx_id = set.tx_id.unwrap_or(entry.tx_id);
         if set.interval.is_some() || set.timeout.is_some() {
@@ -205,7 +218,10 @@ impl Control<'_> {
     pub(super) fn del_peer(&mut self, peer: PeerRef) -> Result<(), Refusal> {
         let registry = self.registry.clone();
         let mut registry = lock(&registry);
-        let was_gone = registry.tunnels[usize::from(peer.0)].gone.remove(&peer.1).is_some();
+        let was_gone = registry.tunnels[usize::from(peer.0)]
+            .gone
+            .remove(&peer.1)
+            .is_some();
         let name = registry.name(peer);
         if registry.get(peer).is_none() {
             return if was_gone { Ok(()) } else { Err(no_such(&name)) };
@@ -236,5 +252,8 @@ pub(super) fn no_such(name: &str) -> Refusal {
 }
 
 fn addresses(v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Vec<IpAddr> {
-    v4.map(IpAddr::from).into_iter().chain(v6.map(IpAddr::from)).collect()
+    v4.map(IpAddr::from)
+        .into_iter()
+        .chain(v6.map(IpAddr::from))
+        .collect()
 }

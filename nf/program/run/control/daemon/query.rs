@@ -10,7 +10,12 @@ use nf_control::dco::{Errno, Family, Header, KeyState, PeerState, Refusal, Reque
 use nf_state::Slot;
 
 impl Control<'_> {
-    pub(super) fn get_peer(&self, header: &Header, family: Family, peer: PeerRef) -> Result<Replies, Refusal> {
+    pub(super) fn get_peer(
+        &self,
+        header: &Header,
+        family: Family,
+        peer: PeerRef,
+    ) -> Result<Replies, Refusal> {
         let registry = lock(&self.registry);
         let last = registry.tunnels[usize::from(peer.0)].gone.get(&peer.1);
         let state = registry.get(peer).map(state).or_else(|| last.cloned());
@@ -22,9 +27,10 @@ impl Control<'_> {
         let registry = lock(&self.registry);
         let name = registry.name(peer);
         let entry = registry.get(peer).ok_or_else(|| no_such(&name))?;
-        let key = entry.keys.get(slot).ok_or_else(|| {
-            refusal(Errno::ENOENT, format!("{name}: its {} slot is empty", word(slot)))
-        })?;
+        let key = entry
+            .keys
+            .get(slot)
+            .ok_or_else(|| refusal(Errno::ENOENT, format!("{name}: its {} slot is empty", word(slot))))?;
         let state = KeyState {
             peer: peer.1,
             slot,

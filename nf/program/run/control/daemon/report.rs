@@ -46,16 +46,27 @@ impl Control<'_> {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
-            tunnels: tunnels.map(|(t, (peers, side))| self.tunnel_report(t, peers, side)).collect(),
+            tunnels: tunnels
+                .map(|(t, (peers, side))| self.tunnel_report(t, peers, side))
+                .collect(),
             clients: self.client_reports(&registry, reader),
-            lcores: self.workers.iter().zip(&totals).map(|(w, t)| self.lcore_report(w, t)).collect(),
-            drops: sum.nonzero_drops().map(|(reason, n)| (reason.name().into(), n)).collect(),
+            lcores: self
+                .workers
+                .iter()
+                .zip(&totals)
+                .map(|(w, t)| self.lcore_report(w, t))
+                .collect(),
+            drops: sum
+                .nonzero_drops()
+                .map(|(reason, n)| (reason.name().into(), n))
+                .collect(),
         }
     }
 
     fn tunnel_report(&self, tunnel: u8, peers: &TunnelPeers, side: &TunnelSide) -> TunnelReport {
         let claim = side.claim.as_ref();
-        let client = claim.and_then(|claim| self.clients.all().into_iter().find(|c| c.client == claim.client));
+        let client =
+            claim.and_then(|claim| self.clients.all().into_iter().find(|c| c.client == claim.client));
         let daemon = claim.zip(client).map(|(claim, client)| DaemonReport {
             pid: client.credentials.pid as i32,
             uid: client.credentials.uid,
@@ -71,7 +82,11 @@ impl Control<'_> {
             interface: peers.interface.clone(),
             mode: if side.mode == Mode::Mp { "mp" } else { "p2p" }.into(),
             mtu: side.mtu.into(),
-            kind: if self.is_static(tunnel) { TunnelKind::Static } else { TunnelKind::Daemon },
+            kind: if self.is_static(tunnel) {
+                TunnelKind::Static
+            } else {
+                TunnelKind::Daemon
+            },
             family: claim.and_then(|c| c.family).map(|f| f.name().into()),
             daemon,
             listen: self.listen.of(tunnel).collect(),
@@ -84,7 +99,11 @@ impl Control<'_> {
     }
 
     fn client_reports(&self, registry: &Registry, reader: Option<ClientId>) -> Vec<ClientReport> {
-        let clients = self.clients.all().into_iter().filter(|c| Some(c.client) != reader);
+        let clients = self
+            .clients
+            .all()
+            .into_iter()
+            .filter(|c| Some(c.client) != reader);
         let driven = |client: ClientId| {
             let tunnels = registry.tunnels.iter().zip(&self.tunnels);
             tunnels
@@ -129,7 +148,11 @@ fn peer_report(entry: &Entry, networks: Vec<IpNet>, now: Millis) -> PeerReport {
         local: binding.map(|b| b.local),
         known_remote: known.filter(|known| Some(*known) != remote),
         addresses: entry.addresses.clone(),
-        networks: networks.iter().filter(|n| !own(n)).map(IpNet::to_string).collect(),
+        networks: networks
+            .iter()
+            .filter(|n| !own(n))
+            .map(IpNet::to_string)
+            .collect(),
         keepalive_s,
         timeout_s,
         keys: [Slot::Primary, Slot::Secondary]

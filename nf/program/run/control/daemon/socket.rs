@@ -26,7 +26,11 @@ impl Control<'_> {
                 return Err(refusal(NO_ROOM, why));
             }
         }
-        tracing::info!("{}: listens where its daemon does, {}", self.interface(tunnel), socket.address);
+        tracing::info!(
+            "{}: listens where its daemon does, {}",
+            self.interface(tunnel),
+            socket.address
+        );
         Ok(())
     }
 
@@ -60,7 +64,8 @@ pub(super) fn socket(new: &NewPeer, mut fds: Fds) -> Result<Socket, Refusal> {
         let text = format!("peer {}: its socket {} is no open descriptor", new.id, new.socket);
         return Err(refusal(Errno::ENOTSOCK, text));
     };
-    let transport = lcore::socket::describe(fd.as_fd()).map_err(|e| refusal(Errno::ENOTSOCK, e.to_string()))?;
+    let transport =
+        lcore::socket::describe(fd.as_fd()).map_err(|e| refusal(Errno::ENOTSOCK, e.to_string()))?;
     let Transport {
         protocol,
         local,
@@ -74,7 +79,10 @@ pub(super) fn socket(new: &NewPeer, mut fds: Fds) -> Result<Socket, Refusal> {
         }),
         Protocol::Tcp => Err(refusal(
             Errno::EOPNOTSUPP,
-            format!("peer {}: it comes by TCP, which stays with the daemon: give it --disable-dco there", new.id),
+            format!(
+                "peer {}: it comes by TCP, which stays with the daemon: give it --disable-dco there",
+                new.id
+            ),
         )),
         Protocol::Other => Err(refusal(
             Errno::ENOTSOCK,
