@@ -81,8 +81,8 @@ fn assert_refused(net: &Net, source: IpAddr) {
         IpAddr::V6(source) => frame[12..14] == [0x86, 0xdd] && frame[22..38] == source.octets(),
     };
     let is_echo_request = |frame: &[u8]| match source {
-        IpAddr::V4(_) => frame[23] == 1 && frame[34] == 8,
-        IpAddr::V6(_) => frame[20] == 58 && frame[54] == 128,
+        IpAddr::V4(_) => frame[23] == 1 && frame.get(34) == Some(&8),
+        IpAddr::V6(_) => frame[20] == 58 && frame.get(54) == Some(&128),
     };
     let (mut own, mut forged) = (0, 0);
     while let Some(frame) = wire.next() {

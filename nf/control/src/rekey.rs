@@ -144,5 +144,4 @@ impl RekeyWatch {
         let left = (IDS_LAST + 1).saturating_sub(next_id);
         left.saturating_mul(elapsed).checked_div(used).unwrap_or(u64::MAX)
     }
-    }
 }
