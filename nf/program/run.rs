@@ -91,18 +91,29 @@ pub fn run(eal: &[String], command: &Run) -> Result<(), Failure> {
         }
         Err(_) => Ok(()),
     };
+    let stopped = finish(worker, control, &ports, &mut stats);
+    drop(serving.map_err(Failure::machine)?);
+    stopped.and(watched)?;
+    tracing::info!("done");
+    Ok(())
+}
+
+/// Lets the worker end in order, then the control side; prints the last table.
+fn finish(
+    worker: Running,
+    control: Control,
+    ports: &Ports,
+    stats: &mut Option<Stats>,
+) -> Result<(), Failure> {
     notify::stopping();
     let handle = worker.handle.clone();
     let stopped = worker.stop();
     control.end();
     handle.take_replies();
-    if let Some(stats) = &mut stats {
-        stats.print(&ports, &handle, true);
+    if let Some(stats) = stats {
+        stats.print(ports, &handle, true);
     }
-    drop(serving.map_err(Failure::machine)?);
-    stopped.and(watched)?;
-    tracing::info!("done");
-    Ok(())
+    stopped
 }
 
 /// What EAL has to get.
@@ -140,8 +151,7 @@ fn choose_cpu(machine: &Machine) -> Result<usize, Failure> {
 /// Tells whoever waits for it that packets flow. A reader that went away is no reason to end.
 fn ready(config: &Config) {
     tracing::info!("{} is ready", config.name);
-    let tunnels: Vec<&str> = config.tunnels.iter().map(|t| t.interface.as_str()).collect();
-    notify::ready(&format!("{}: tunnels {}", config.name, tunnels.join(", ")));
+    notify::ready();
     let mut out = std::io::stdout();
     let _ = writeln!(out, "ready").and_then(|()| out.flush());
 }

@@ -12,6 +12,7 @@ use crate::program::run::kernel::Kernel;
 use crate::program::run::keys::Keys;
 use crate::program::run::listen::Listen;
 use crate::program::run::nic::AfPacket;
+use crate::program::run::notify;
 use crate::program::run::ports::Ports;
 use crate::program::run::registry::{PeerRef, Registry};
 use daemon::address::Addresses;
@@ -66,6 +67,8 @@ pub struct Control<'g> {
     ways: Ways,
     cycles_per_ms: u64,
     started: Instant,
+    /// What the service manager was told last.
+    told: String,
     next: Instant,
     /// The interface that frames may arrive cut from, until that was said.
     may_cut: Option<AfPacket>,
@@ -125,6 +128,7 @@ impl<'g> Control<'g> {
             pings: VecDeque::new(),
             cycles_per_ms: parts.cycles_per_ms,
             started: Instant::now(),
+            told: String::new(),
             next: Instant::now() + EVERY,
             may_cut: parts.af_packet,
             reloading: parts.source,
@@ -158,6 +162,7 @@ impl<'g> Control<'g> {
             self.look_for_cut_frames();
             self.bind_moved();
             self.keep_stand_ins();
+            self.tell_manager();
             let registry = lock(&registry);
             for peer in self.ways.unresolved(&registry) {
                 self.ways.resolve(&mut self.kernel.netlink, &registry, peer);
@@ -183,6 +188,22 @@ impl<'g> Control<'g> {
     /// Peers and keys that came back are dropped here: zeroised and freed off the fast path.
     fn take_replies(&self) {
         self.workers.iter().for_each(Handle::take_replies);
+    }
+
+    /// The line that `systemctl status` shows, when it has changed.
+    fn tell_manager(&mut self) {
+        let registry = lock(&self.registry);
+        let peers = registry.iter().count();
+        let driven = self.tunnels.iter().filter(|t| t.claim.is_some()).count();
+        let daemons = (0..self.tunnels.len() as u8)
+            .filter(|t| !self.is_static(*t))
+            .count();
+        drop(registry);
+        let line = format!("{driven} of {daemons} tunnels for daemons driven, {peers} peers");
+        if line != self.told {
+            notify::status(&line);
+            self.told = line;
+        }
     }
 
     /// A line for each limit that a key has come to, and word to a daemon that can renew it.
@@ -229,7 +250,7 @@ impl<'g> Control<'g> {
         let failed = all
             .filter_map(Result::err)
             .inspect(|why| tracing::error!("{why}"));
-        failed.last().map_or(Ok(()), Err)
+        failed.collect::<Vec<_>>().pop().map_or(Ok(()), Err)
     }
 
     /// Sends an update that each worker needs a value of its own of.

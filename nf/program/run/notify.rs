@@ -3,8 +3,8 @@
 use sd_notify::NotifyState;
 
 /// Packets flow: units that come after this one may start.
-pub fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(&one_line(status))]);
+pub fn ready() {
+    tell(&[NotifyState::Ready]);
 }
 
 /// The line that `systemctl status` shows.
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn tells() {
         if std::env::var_os(CHILD).is_some() {
-            super::ready("2 tunnels");
+            super::ready();
             super::status("a\nREADY=1");
             super::stopping();
         }
@@ -76,14 +76,7 @@ mod tests {
             let length = manager.recv(&mut buffer).unwrap();
             heard.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
         }
-        assert_eq!(
-            heard,
-            [
-                "READY=1\nSTATUS=2 tunnels\n",
-                "STATUS=a READY=1\n",
-                "STOPPING=1\n"
-            ]
-        );
+        assert_eq!(heard, ["READY=1\n", "STATUS=a READY=1\n", "STOPPING=1\n"]);
     }
 
     #[test]
