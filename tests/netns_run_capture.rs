@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::time::Duration;
 
 /// Beside the configuration, and gone with it.
-const STATE: &str = "state_file = \"ids\"";
+const STATE: &str = "state_file = \"ids\"\nidle_sleep_us = 50";
 /// Peer, packets, SHA-256.
 type Known = (u32, usize, &'static str);
 /// As tests/captures/README.md states it.

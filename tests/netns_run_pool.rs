@@ -32,7 +32,7 @@ fn fragment(id: u16, index: u16) -> Vec<u8> {
 #[test]
 fn traffic_goes_on_after_the_pool_ran_empty() {
     in_namespace("traffic_goes_on_after_the_pool_ran_empty", || {
-        let general = format!("state_file = \"ids\"\nmbufs = {MINIMUM}");
+        let general = format!("state_file = \"ids\"\nidle_sleep_us = 50\nmbufs = {MINIMUM}");
         let setup = Setup {
             nic: ("net_tap_nic,iface=nic0", "net_tap_nic"),
             host: "tap",

@@ -10,7 +10,7 @@ use gateway::{Gateway, Setup, Wire, captured, in_namespace, mac, wait_for};
 use serde_json::json;
 
 /// Beside the configuration, and gone with it.
-const STATE: &str = "state_file = \"ids\"";
+const STATE: &str = "state_file = \"ids\"\nidle_sleep_us = 50";
 const NIC: (&str, &str) = ("net_tap_nic,iface=nic0", "net_tap_nic");
 
 /// An ARP request of a sender that nobody here is, padded to the shortest frame.

@@ -4,6 +4,7 @@ use super::NIC;
 use crate::gateway::{Gateway, Namespace, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,4 +71,32 @@ pub fn statistic(namespace: &Namespace, interface: &str, direction: &str, what: 
     let links: Value = serde_json::from_str(&links).expect("ip -j prints JSON");
     let count = links[0]["stats64"][direction][what].as_u64();
     count.unwrap_or_else(|| panic!("{links}"))
+}
+
+/// UDP datagrams that the sockets of a namespace had no room for so far.
+pub fn full_sockets(namespace: &Namespace) -> u64 {
+    // Of the thread: the process itself is in another namespace.
+    let [v4, v6] = namespace.enter(|| {
+        ["snmp", "snmp6"]
+            .map(|file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).expect("mounted"))
+    });
+    udp_counter(&v4, "RcvbufErrors") + udp6_counter(&v6, "Udp6RcvbufErrors")
+}
+
+/// A counter of /proc/net/snmp: a line of names, and one of values.
+fn udp_counter(text: &str, name: &str) -> u64 {
+    let mut lines = text.lines().filter(|line| line.starts_with("Udp: "));
+    let (names, values) = (lines.next().expect("of UDP"), lines.next().expect("of UDP"));
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    pairs
+        .find(|(n, _)| *n == name)
+        .and_then(|(_, value)| value.parse().ok())
+        .expect("a number")
+}
+
+/// A counter of /proc/net/snmp6: a name and a value on a line.
+fn udp6_counter(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.trim().parse().ok())
+        .expect("a number")
 }

@@ -259,12 +259,7 @@ impl Machine {
     /// Datagrams that sockets here had no room for so far, and packets that a daemon with its own data path was too slow to
     /// read: what a machine with much to do loses, whatever is between.
     pub fn queue_drops(&self) -> u64 {
-        let counters = self.namespace.enter(|| {
-            ["snmp", "snmp6"]
-                .map(|file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).expect("mounted"))
-        });
-        let sockets =
-            udp_counter(&counters[0], "RcvbufErrors") + udp6_counter(&counters[1], "Udp6RcvbufErrors");
+        let sockets = losses::full_sockets(&self.namespace);
         let there = |name: &&String| !self.addresses_of(name).is_empty();
         let own = self
             .tunnels
@@ -278,24 +273,6 @@ impl Machine {
     pub fn statistic(&self, interface: &str, direction: &str, what: &str) -> u64 {
         losses::statistic(&self.namespace, interface, direction, what)
     }
-}
-
-/// A counter of /proc/net/snmp: a line of names, and one of values.
-fn udp_counter(text: &str, name: &str) -> u64 {
-    let mut lines = text.lines().filter(|line| line.starts_with("Udp: "));
-    let (names, values) = (lines.next().expect("of UDP"), lines.next().expect("of UDP"));
-    let mut pairs = names.split(' ').zip(values.split(' '));
-    pairs
-        .find(|(n, _)| *n == name)
-        .and_then(|(_, value)| value.parse().ok())
-        .expect("a number")
-}
-
-/// A counter of /proc/net/snmp6: a name and a value on a line.
-fn udp6_counter(text: &str, name: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|value| value.trim().parse().ok())
-        .expect("a number")
 }
 
 impl Drop for Machine {
