@@ -14,7 +14,7 @@ mod report;
 mod socket;
 
 pub use clients::{Claim, Clients};
-pub use query::state;
+pub use query::{scoped, state};
 
 use super::{Control, lock};
 use crate::program::exit::Failure;

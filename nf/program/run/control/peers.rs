@@ -55,7 +55,7 @@ impl Control<'_> {
         drop(registry);
         // Where a peer would go, a daemon may make room, or not.
         for ((tunnel, peer), remote) in moved.iter().chain(&held) {
-            let (peer, remote) = (*peer, *remote);
+            let (peer, remote) = (*peer, daemon::scoped(*remote, self.host));
             self.notify(*tunnel, &Notification::PeerFloated { peer, remote });
         }
         for (tunnel, event) in ended {
@@ -157,7 +157,7 @@ impl Control<'_> {
             let seconds = entry.keepalive.map_or(0, |k| k.1);
             tracing::warn!("{name}: nothing heard for {seconds} s: removed");
             if entry.driven.is_some() {
-                peers.gone.insert(peer, daemon::state(entry));
+                peers.gone.insert(peer, daemon::state(entry, self.host));
             }
         }
         self.remove_all(&mut registry, &gone);

@@ -30,6 +30,8 @@ struct Connection {
     /// What the process is called.
     command: String,
     protocol: Option<u32>,
+    /// Netlink protocol of the client's first connection: that of a daemon is rtnetlink, that of a reader of reports is not.
+    first: Option<u32>,
     /// Whose notifications it wants.
     groups: BTreeSet<Family>,
     since: Instant,
@@ -85,6 +87,7 @@ impl Clients {
             command: command.map_or_else(|_| "?".into(), |c| c.trim_end().into()),
             credentials,
             protocol: None,
+            first: None,
             groups: BTreeSet::new(),
             since: Instant::now(),
         };
@@ -119,7 +122,7 @@ impl Clients {
             format!("netlink protocol {protocol}")
         } else {
             if let Some(connection) = self.connections.get_mut(&id) {
-                connection.protocol = Some(protocol);
+                (connection.protocol, connection.first) = (Some(protocol), Some(protocol));
             }
             return self.send(id, reply::ack(header));
         };
@@ -142,6 +145,7 @@ impl Clients {
             credentials: parent.credentials,
             command: parent.command.clone(),
             protocol: Some(protocol),
+            first: parent.first,
             groups: BTreeSet::new(),
             since: Instant::now(),
         };
@@ -209,10 +213,11 @@ impl Clients {
         (!more).then_some(gone.client)
     }
 
-    /// All clients that have said what they are for.
-    pub fn all(&self) -> Vec<Client> {
+    /// All clients that are daemons: those that ask for interfaces.
+    pub fn daemons(&self) -> Vec<Client> {
         let mut all: Vec<Client> = Vec::new();
-        for connection in self.connections.values() {
+        let daemons = |c: &&Connection| c.first == Some(ovpn_dco_protocol::ROUTE);
+        for connection in self.connections.values().filter(daemons) {
             if all.iter().all(|c| c.client != connection.client) {
                 all.push(Client {
                     client: connection.client,

@@ -25,7 +25,7 @@ impl Control<'_> {
     ) -> Result<(), Refusal> {
         new.check(self.mode(tunnel))?;
         let socket = socket(new, fds)?;
-        let Some(remote) = new.remote else {
+        let Some(remote) = new.remote.map(unscoped) else {
             return Err(refusal(Errno::EINVAL, format!("peer {}: no remote", new.id)));
         };
         self.make_room(family, tunnel, new)?;
@@ -143,7 +143,7 @@ impl Control<'_> {
         let Some(entry) = registry.get(peer) else {
             return Err(no_such(&name));
         };
-        let state = state(entry);
+        let state = state(entry, None);
         set.check(self.mode(tunnel), (state.vpn_v4, state.vpn_v6))?;
         let family = entry.driven.as_ref().map_or(Family::Ovpn, |d| d.family);
         let cleared = |a: &IpAddr| a.is_unspecified();
@@ -179,7 +179,8 @@ impl Control<'_> {
             return Vec::new();
         };
         let before = entry.endpoint.read();
-        if let Some(remote) = set.remote.or(before.map(|b| b.remote)) {
+        let wanted_remote = set.remote.map(unscoped);
+        if let Some(remote) = wanted_remote.or(before.map(|b| b.remote)) {
             let port = entry.driven.as_ref().map_or(0, |d| d.socket.address.port());
             let local = match (set.local, set.remote, before) {
                 (Some(ip), ..) => Some(SocketAddr::new(ip, port)),
@@ -191,7 +192,7 @@ impl Control<'_> {
                 entry.endpoint.set(&Binding { remote, local, way });
             }
             entry.remote = Some(remote);
-            if let (Some(driven), Some(remote)) = (&mut entry.driven, set.remote) {
+            if let (Some(driven), Some(remote)) = (&mut entry.driven, wanted_remote) {
                 driven.known = remote;
             }
         }
@@ -249,6 +250,14 @@ impl Control<'_> {
 
 pub(super) fn no_such(name: &str) -> Refusal {
     refusal(Errno::ENOENT, format!("there is no {name}"))
+}
+
+/// A remote address as records have it: the interface is the host one, whatever its scope id.
+fn unscoped(mut remote: SocketAddr) -> SocketAddr {
+    if let SocketAddr::V6(v6) = &mut remote {
+        v6.set_scope_id(0);
+    }
+    remote
 }
 
 fn addresses(v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Vec<IpAddr> {

@@ -8,6 +8,7 @@ use crate::program::run::registry::{Entry, PeerRef};
 use lcore::socket::ClientId;
 use nf_control::dco::{Errno, Family, Header, KeyState, PeerState, Refusal, Request, reply};
 use nf_state::Slot;
+use std::net::{SocketAddr, SocketAddrV6};
 
 impl Control<'_> {
     pub(super) fn get_peer(
@@ -18,7 +19,8 @@ impl Control<'_> {
     ) -> Result<Replies, Refusal> {
         let registry = lock(&self.registry);
         let last = registry.tunnels[usize::from(peer.0)].gone.get(&peer.1);
-        let state = registry.get(peer).map(state).or_else(|| last.cloned());
+        let now = registry.get(peer).map(|entry| state(entry, self.host));
+        let state = now.or_else(|| last.cloned());
         let state = state.ok_or_else(|| no_such(&registry.name(peer)))?;
         Ok(vec![reply::peer(family, header, &state, false)])
     }
@@ -48,15 +50,25 @@ impl Control<'_> {
         };
         let registry = lock(&self.registry);
         for entry in registry.tunnels[usize::from(tunnel)].peers.values() {
-            let packet = reply::peer(request.family, header, &state(entry), true);
+            let packet = reply::peer(request.family, header, &state(entry, self.host), true);
             self.clients.send(from, packet);
         }
         self.clients.send(from, reply::done(header));
     }
 }
 
-/// A peer as GET_PEER tells of it.
-pub fn state(entry: &Entry) -> PeerState {
+/// An address as a daemon uses it: a link-local one is of the host interface (RFC 4007, 6), which records do not say.
+pub fn scoped(address: SocketAddr, host: Option<u32>) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
+            SocketAddrV6::new(*v6.ip(), v6.port(), 0, host.unwrap_or(0)).into()
+        }
+        other => other,
+    }
+}
+
+/// A peer as GET_PEER tells of it. `host`: index of the host interface.
+pub fn state(entry: &Entry, host: Option<u32>) -> PeerState {
     let totals = entry.totals();
     let binding = entry.endpoint.read();
     let of = crate::program::statics::first_of_each_family(&entry.addresses);
@@ -64,7 +76,10 @@ pub fn state(entry: &Entry) -> PeerState {
     PeerState {
         id: entry.id,
         tx_id: entry.tx_id,
-        remote: binding.map(|b| b.remote).or(entry.remote),
+        remote: binding
+            .map(|b| b.remote)
+            .or(entry.remote)
+            .map(|r| scoped(r, host)),
         local: binding.map(|b| b.local),
         vpn_v4: of.v4,
         vpn_v6: of.v6,

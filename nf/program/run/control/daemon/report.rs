@@ -23,7 +23,7 @@ const CHUNK: usize = 32 * 1024;
 impl Control<'_> {
     /// Sends the report, in pieces.
     pub(super) fn send_report(&self, to: ClientId, header: &Header) {
-        let report = self.report(self.clients.client(to));
+        let report = self.report();
         let json = match serde_json::to_vec(&report) {
             Ok(json) => json,
             Err(e) => return self.refuse(to, header, &refusal(Errno::EIO, e.to_string())),
@@ -34,8 +34,8 @@ impl Control<'_> {
         self.clients.send(to, reply::done(header));
     }
 
-    /// How the gateway is; `reader` is who asks, and is no daemon.
-    fn report(&self, reader: Option<ClientId>) -> Report {
+    /// How the gateway is.
+    fn report(&self) -> Report {
         let registry = lock(&self.registry);
         let totals: Vec<Totals> = self.workers.iter().map(|w| w.counters.totals()).collect();
         let sum = totals.iter().fold(Totals::default(), |sum, t| sum.plus(t));
@@ -49,7 +49,7 @@ impl Control<'_> {
             tunnels: tunnels
                 .map(|(t, (peers, side))| self.tunnel_report(t, peers, side))
                 .collect(),
-            clients: self.client_reports(&registry, reader),
+            clients: self.client_reports(&registry),
             lcores: self
                 .workers
                 .iter()
@@ -65,8 +65,12 @@ impl Control<'_> {
 
     fn tunnel_report(&self, tunnel: u8, peers: &TunnelPeers, side: &TunnelSide) -> TunnelReport {
         let claim = side.claim.as_ref();
-        let client =
-            claim.and_then(|claim| self.clients.all().into_iter().find(|c| c.client == claim.client));
+        let client = claim.and_then(|claim| {
+            self.clients
+                .daemons()
+                .into_iter()
+                .find(|c| c.client == claim.client)
+        });
         let daemon = claim.zip(client).map(|(claim, client)| DaemonReport {
             pid: client.credentials.pid as i32,
             uid: client.credentials.uid,
@@ -98,12 +102,8 @@ impl Control<'_> {
         }
     }
 
-    fn client_reports(&self, registry: &Registry, reader: Option<ClientId>) -> Vec<ClientReport> {
-        let clients = self
-            .clients
-            .all()
-            .into_iter()
-            .filter(|c| Some(c.client) != reader);
+    fn client_reports(&self, registry: &Registry) -> Vec<ClientReport> {
+        let clients = self.clients.daemons().into_iter();
         let driven = |client: ClientId| {
             let tunnels = registry.tunnels.iter().zip(&self.tunnels);
             tunnels

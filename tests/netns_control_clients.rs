@@ -1,0 +1,582 @@
+//! Clients of the control socket as such: who may connect, what goes with one that goes, two that want the same, one that
+//! does not read, and what is malformed. Keys are in no log.
+
+#[path = "support/control.rs"]
+mod control;
+#[path = "support/gateway.rs"]
+mod gateway;
+
+use control::golden;
+use control::message::{REQUEST, kind, message, seq, set_seq, u16_at};
+use control::{
+    Bed, Client, Family, Got, Key, New, OWN, Peer, Socket, TUNNELS, Told, arrived, get_key, link_delete,
+    link_get, link_new, listen, remote, vpn,
+};
+use gateway::{in_namespace, run, wait_for};
+use nf_path::twin::craft::inner_v4;
+use ovpn_dco_protocol::{AGAIN, GENERIC, HELLO, ROUTE, STATUS};
+use std::collections::HashMap;
+use std::fs;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
+use std::time::Duration;
+
+const ENOENT: i32 = 2;
+const EPERM: i32 = 1;
+const EBUSY: i32 = 16;
+const ENODEV: i32 = 19;
+const EINVAL: i32 = 22;
+/// NLMSG_NOOP.
+const NOOP: u16 = 1;
+
+/// Connects, says HELLO and prints how that went.
+const HELLO_PY: &str = "
+import socket, struct, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.settimeout(20)
+try:
+    s.connect(sys.argv[1])
+except PermissionError:
+    print('no permission')
+    sys.exit()
+try:
+    s.send(struct.pack('=IHHIIII', 24, 8, 1, 1, 0, 1, 16))
+    got = s.recv(65536)
+except (BrokenPipeError, ConnectionResetError):
+    got = b''
+print(struct.unpack_from('=i', got, 16)[0] if got else 'closed')
+";
+
+/// How a HELLO by another user goes.
+fn hello_as(bed: &Bed, who: &[&str]) -> String {
+    let mut command = Command::new("setpriv");
+    let python = ["/usr/bin/python3", "-I", "-c", HELLO_PY];
+    command.args(who).args(python).arg(bed.socket());
+    run(&mut command).trim().to_owned()
+}
+
+#[test]
+fn who_may_connect() {
+    in_namespace("who_may_connect", || {
+        let bed = Bed::start_with("group = \"daemon\"");
+        let group = run(Command::new("getent").args(["group", "daemon"]));
+        let group = group.split(':').nth(2).expect("its number");
+        let file = fs::metadata(bed.socket()).expect("it is there");
+        assert_eq!((file.uid(), file.gid().to_string().as_str()), (0, group));
+        assert_eq!(file.mode() & 0o7777, 0o660);
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+        let in_group = ["--reuid=65534", "--regid=65534", &format!("--groups={group}")];
+        let of_group = ["--reuid=65534", &format!("--regid={group}"), "--clear-groups"];
+        assert_eq!(hello_as(&bed, &nobody), "no permission");
+        assert_eq!(hello_as(&bed, &in_group), "0");
+        assert_eq!(hello_as(&bed, &of_group), "0");
+        assert_eq!(hello_as(&bed, &["--reuid=0"]), "0");
+        // Whoever the file's mode lets through is looked at all the same, and named once.
+        fs::set_permissions(bed.socket(), fs::Permissions::from_mode(0o666)).expect("ours");
+        for _ in 0..3 {
+            assert_eq!(hello_as(&bed, &nobody), "closed");
+        }
+        assert_eq!(hello_as(&bed, &in_group), "0");
+        assert_eq!(bed.said("65534").len(), 1, "{}", bed.gateway.stderr());
+        bed.end();
+    });
+}
+
+#[test]
+fn hello_comes_first() {
+    in_namespace("hello_comes_first", || {
+        let bed = Bed::start();
+        let path = bed.socket();
+        // Anything else, another version, another protocol; twice.
+        let other = Family::Ovpn.dump(bed.index[0]);
+        let version = message(
+            HELLO,
+            REQUEST,
+            &[99u32.to_ne_bytes(), ROUTE.to_ne_bytes()].concat(),
+        );
+        let protocol = message(
+            HELLO,
+            REQUEST,
+            &[1u32.to_ne_bytes(), 12u32.to_ne_bytes()].concat(),
+        );
+        for (first, errno) in [(other, None), (version, Some(93)), (protocol, Some(93))] {
+            let socket = Socket::connect(&path);
+            assert!(socket.send(&first, &[]));
+            match (socket.receive(gateway::PATIENCE), errno) {
+                (Got::Packet(answer, _), Some(errno)) => {
+                    let last = control::Answer {
+                        replies: Vec::new(),
+                        last: answer,
+                    };
+                    last.refused(errno);
+                }
+                (Got::Packet(..), None) => {}
+                (Got::End, _) => continue,
+                (Got::Nothing, _) => panic!("neither an answer nor the end"),
+            }
+            if errno.is_some() {
+                assert!(socket.ends());
+            }
+        }
+        // Whoever says nothing is no harm.
+        let silent: Vec<_> = (0..20).map(|_| Socket::connect(&path)).collect();
+        let mut client = bed.server(Family::Ovpn);
+        client.new_peer(&New::of(1), &bed.udp).done();
+        drop(silent);
+        client.link(&link_delete(client.index)).done();
+        bed.end();
+    });
+}
+
+/// A peer where the bed expects it, with a key.
+#[track_caller]
+fn peer(client: &mut Client, id: u32, socket: &UdpSocket) -> Key {
+    client.new_peer(&New::of(id), socket).done();
+    let key = Key::random(0);
+    let request = client.family.new_key(client.index, id, 0, &key);
+    client.ask(&request, &[]).done();
+    key
+}
+
+#[track_caller]
+fn peers(client: &mut Client) -> Vec<u32> {
+    let dump = client.family.dump(client.index);
+    let replies = client.ask(&dump, &[]).done();
+    replies.iter().map(|r| Peer::of(client.family, r).id).collect()
+}
+
+fn state_of(interface: &str) -> (bool, String) {
+    let flags = fs::read_to_string(format!("/sys/class/net/{interface}/flags")).expect("it is there");
+    let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).expect("a number");
+    let addresses = run(Command::new("ip").args(["-br", "address", "show", interface]));
+    (flags & 1 != 0, addresses.split_whitespace().skip(2).collect())
+}
+
+#[test]
+fn what_goes_with_a_client() {
+    in_namespace("what_goes_with_a_client", || {
+        let mut bed = Bed::start();
+        for family in Family::BOTH {
+            let mut onlooker = bed.client(family);
+            let mut client = bed.server(family);
+            let inside = bed.inside();
+            let mut keys: Vec<Key> = (1..=3).map(|id| peer(&mut client, id, &bed.udp)).collect();
+            // With a connection go the peers that it made.
+            let further = client.open(GENERIC);
+            let first = std::mem::replace(&mut client.generic, further);
+            keys.push(peer(&mut client, 4, &bed.udp));
+            assert_eq!(peers(&mut client), [1, 2, 3, 4]);
+            drop(first);
+            wait_for("the peers to go", || peers(&mut client) == [4]);
+            bed.carries_in(&inside, 4, &mut keys[3]);
+            // Without its first connection a client is still one.
+            let further = client.open(ROUTE);
+            client.lifeline = further;
+            peer(&mut client, 5, &bed.udp);
+            assert_eq!(peers(&mut client), [4, 5]);
+            assert!(state_of(TUNNELS[0]).0);
+            let taken = onlooker.link(&link_new(TUNNELS[0], family.link_kind(), Some(1)));
+            taken.refused(EBUSY);
+            drop(client);
+            // With the last one goes the interface, which is as it was before anybody asked for it.
+            wait_for("the interface to be given up", || {
+                state_of(TUNNELS[0]) == (false, String::new())
+            });
+            assert!(peers(&mut onlooker).is_empty());
+            let before = bed.gateway.dropped("unknown_peer");
+            let record = keys[3].seal(4, &inner_v4(vpn(4), OWN, 100, 1));
+            bed.far.send(remote(4), listen(), &record);
+            // Nobody listens there any more: the kernel has it.
+            let mut bytes = [0; 2048];
+            bed.udp
+                .set_read_timeout(Some(gateway::PATIENCE))
+                .expect("a socket");
+            assert_eq!(bed.udp.recv(&mut bytes).expect("the record"), record.len());
+            assert_eq!(bed.gateway.dropped("unknown_peer"), before);
+            // And the next one may have it.
+            onlooker
+                .link(&link_new(TUNNELS[0], family.link_kind(), Some(1)))
+                .done();
+            bed.up(TUNNELS[0], &["10.8.0.1/16"]);
+            let mut key = peer(&mut onlooker, 1, &bed.udp);
+            bed.carries_in(&inside, 1, &mut key);
+            onlooker.link(&link_delete(onlooker.index)).done();
+        }
+        bed.end();
+    });
+}
+
+#[test]
+fn two_clients() {
+    in_namespace("two_clients", || {
+        let bed = Bed::start();
+        for family in Family::BOTH {
+            let mut one = bed.server(family);
+            let mut two = bed.client(family);
+            peer(&mut one, 1, &bed.udp);
+            let wanted = link_new(TUNNELS[0], family.link_kind(), Some(1));
+            two.link(&wanted).refused(EBUSY);
+            two.link(&link_delete(two.index)).refused(EPERM);
+            two.new_peer(&New::of(2), &bed.udp).refused(EBUSY);
+            let key = Key::random(1);
+            for request in [
+                family.set_peer(
+                    two.index,
+                    &New {
+                        timers: Some((1, 2)),
+                        id: 1,
+                        ..New::default()
+                    },
+                ),
+                family.new_key(two.index, 1, 0, &key),
+                family.swap_keys(two.index, 1),
+                family.del_key(two.index, 1, 0),
+                family.del_peer(two.index, 1),
+            ] {
+                two.ask(&request, &[]).refused(EBUSY);
+            }
+            // Whoever may connect may look.
+            assert_eq!((peers(&mut two), peers(&mut one)), (vec![1], vec![1]));
+            if family == Family::Ovpn {
+                assert_eq!(two.ask(&get_key(two.index, 1, 0), &[]).done().len(), 1);
+            }
+            // An interface that is one of ours is not there until it is asked for; others are the kernel's.
+            one.link(&link_get(one.index)).refused(ENODEV);
+            two.link(&link_get(two.index)).refused(ENODEV);
+            for pass in [
+                link_new("tun9", family.link_kind(), Some(1)),
+                link_get(1),
+                link_delete(1),
+                // Neither is anything else about ours.
+                message(16, REQUEST, &link_get(one.index)[16..]),
+            ] {
+                assert_eq!(kind(&two.link(&pass).last), NOOP);
+            }
+            two.link(&link_new(TUNNELS[1], family.link_kind(), Some(2)))
+                .refused(EINVAL);
+            // Each has its own; the second one is for one peer, as that is what it says nothing about.
+            two.link(&link_new(TUNNELS[1], family.link_kind(), None)).done();
+            two.index = bed.index[1];
+            let udp = UdpSocket::bind("0.0.0.0:1195").expect("a free port");
+            let new = New {
+                vpn: Vec::new(),
+                ..New::of(1)
+            };
+            two.new_peer(&new, &udp).done();
+            let again = two.family.new_peer(two.index, &new);
+            one.ask(&again, &[udp.as_fd()]).refused(EBUSY);
+            one.link(&link_delete(one.index)).done();
+            assert_eq!(peers(&mut two), [1]);
+            two.link(&wanted).done();
+            two.link(&link_delete(two.index)).done();
+            two.link(&link_delete(bed.index[0])).done();
+        }
+        bed.end();
+    });
+}
+
+/// Kilobytes of memory, and open files, of the gateway.
+fn resources(bed: &Bed) -> (usize, usize) {
+    let process = format!("/proc/{}", bed.gateway.pid());
+    let status = fs::read_to_string(format!("{process}/status")).expect("it runs");
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("VmRSS");
+    let kilobytes = line.split_whitespace().nth(1).and_then(|n| n.parse().ok());
+    let open = fs::read_dir(format!("{process}/fd")).expect("it runs").count();
+    (kilobytes.expect("a number"), open)
+}
+
+#[test]
+fn one_that_does_not_read() {
+    in_namespace("one_that_does_not_read", || {
+        let bed = Bed::start();
+        let family = Family::Ovpn;
+        let mut client = bed.server(family);
+        for id in 1..=300 {
+            client.new_peer(&New::of(id), &bed.udp).done();
+        }
+        let mut two = bed.client(family);
+        two.drive(TUNNELS[1], 0);
+        two.index = bed.index[1];
+        let udp = UdpSocket::bind("0.0.0.0:1195").expect("a free port");
+        let open = resources(&bed).1;
+        // 60,000 answers and notifications besides for one that reads none of them: less than what it may leave.
+        let slow = bed.client(family);
+        slow.subscribe();
+        let dump = family.dump(slow.index);
+        let mut get = |client: &mut Client, n: u32| {
+            for i in 0..n {
+                let request = family.get_peer(client.index, 1 + i % 300);
+                client.ask(&request, &[]).done();
+            }
+        };
+        for _ in 0..100 {
+            assert!(slow.generic.send(&dump, &[]));
+            get(&mut client, 20);
+        }
+        for id in 0..2000 {
+            let new = New {
+                vpn: Vec::new(),
+                ..New::of(1 + id % 2)
+            };
+            two.new_peer(&new, &udp).done();
+        }
+        get(&mut client, 1000);
+        assert!(bed.said("does not read").is_empty() && bed.said("disconnected").is_empty());
+        assert_eq!(resources(&bed).1, open + 3, "it is still connected");
+        // It reads after all, and has everything.
+        let (mut answers, mut notifications) = (0, 0);
+        while answers < 100 || notifications < 1999 {
+            let (packet, _) = slow.generic.packet();
+            match (kind(&packet), seq(&packet)) {
+                (3, _) => answers += 1,
+                (0x26, 0) if packet[16] == 5 => notifications += 1,
+                _ => {}
+            }
+        }
+        // And again, beyond the bound: it is disconnected, and nobody else feels it.
+        let mut sent = 0;
+        while slow.generic.send(&dump, &[]) {
+            sent += 1;
+            get(&mut client, 5);
+            assert!(sent < 2000, "no end of it");
+        }
+        assert!(sent > 100, "{sent}");
+        get(&mut client, 1000);
+        let ended = slow.generic.ends();
+        assert!(ended);
+        drop(slow);
+        wait_for("its connections to be closed", || resources(&bed).1 == open);
+        let (before, _) = resources(&bed);
+        assert_eq!(peers(&mut client).len(), 300);
+        assert_eq!(two.notifications().len(), 1999);
+        assert!(before < 400 << 10, "{before} KiB");
+        bed.end();
+    });
+}
+
+/// What is sent on a connection of a client that drives an interface, and what came of it.
+struct Spoiler<'b> {
+    bed: &'b Bed,
+    client: Client,
+    cookie: u32,
+    answers: HashMap<u16, u32>,
+    closed: u32,
+}
+
+impl Spoiler<'_> {
+    /// Sends it. It has to be answered, or the connection to end, if it asks for an answer; another packet is answered then.
+    fn send(&mut self, protocol: u32, bytes: &[u8], must_answer: bool) {
+        self.cookie += 1;
+        let mut cookie = Family::Ovpn.dump(0x7777_7777);
+        set_seq(&mut cookie, self.cookie);
+        let udp = [self.bed.udp.as_fd()];
+        let fds = if protocol == GENERIC { &udp[..] } else { &[] };
+        let socket = match protocol {
+            GENERIC => &self.client.generic,
+            _ => &self.client.lifeline,
+        };
+        let mut answers = 0;
+        let again = message(AGAIN, 1, &cookie);
+        let alive = socket.send(bytes, fds) && socket.send(&again, &[]);
+        let ended = loop {
+            match socket.receive(gateway::PATIENCE) {
+                Got::Packet(packet, _) if packet == cookie => break false,
+                Got::Packet(packet, _) => {
+                    *self.answers.entry(kind(&packet)).or_default() += 1;
+                    // Notifications are no answer.
+                    answers += u32::from(seq(&packet) != 0 || kind(&packet) < 16);
+                }
+                Got::End => break true,
+                Got::Nothing => panic!("no answer to {bytes:02x?}"),
+            }
+        };
+        assert!(alive || ended);
+        assert!(!must_answer || ended || answers > 0, "no answer to {bytes:02x?}");
+        if ended {
+            self.closed += 1;
+            self.client = spoiler(self.bed);
+        }
+    }
+}
+
+/// A client of many peers, whichever family a message is of.
+fn spoiler(bed: &Bed) -> Client {
+    let mut client = bed.client(Family::Ovpn);
+    wait_for("the interface", || {
+        client.link(&link_new(TUNNELS[0], "ovpn", Some(1))).code() == 0
+    });
+    client
+}
+
+/// The daemons' messages about `tun0`, with their protocols.
+fn messages(bed: &Bed) -> Vec<(u32, Vec<u8>)> {
+    let lines = golden::lines();
+    let all = lines.iter().filter(|l| l.dir != "to_daemon").map(|line| {
+        let mut bytes = line.bytes.clone();
+        if line.what.starts_with("RTM") {
+            bytes[20..24].copy_from_slice(&bed.index[0].to_ne_bytes());
+            (ROUTE, bytes)
+        } else {
+            if kind(&bytes) != 16 {
+                assert!(control::message::put(
+                    &mut bytes,
+                    20,
+                    &[1],
+                    &bed.index[0].to_ne_bytes()
+                ));
+            }
+            (GENERIC, bytes)
+        }
+    });
+    all.collect()
+}
+
+#[test]
+fn malformed() {
+    in_namespace("malformed", || {
+        let mut bed = Bed::start();
+        let messages = messages(&bed);
+        assert!(messages.len() > 50, "{}", messages.len());
+        let (_, open) = resources(&bed);
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut spoiler = Spoiler {
+            client: spoiler(&bed),
+            bed: &bed,
+            cookie: 0,
+            answers: HashMap::new(),
+            closed: 0,
+        };
+        // Cut off at every byte, with the length as it was and as it is.
+        for (protocol, bytes) in &messages {
+            for len in 1..bytes.len() {
+                let mut cut = bytes[..len].to_vec();
+                spoiler.send(*protocol, &cut, true);
+                if let Some(length) = cut.get_mut(..4) {
+                    length.copy_from_slice(&(len as u32).to_ne_bytes());
+                    spoiler.send(*protocol, &cut, len > 16);
+                }
+            }
+        }
+        let mut warm = 0;
+        for n in 0..10_000 {
+            let (protocol, bytes) = &messages[random.usize(..messages.len())];
+            let mut bytes = bytes.clone();
+            for _ in 0..1 + random.usize(..4) {
+                let at = random.usize(..bytes.len());
+                bytes[at] = match random.u8(..4) {
+                    0 => 0,
+                    1 => 0xff,
+                    2 => bytes[at] ^ 1 << random.u8(..8),
+                    _ => random.u8(..),
+                };
+            }
+            // Below 16 are netlink's own messages and the socket's, not all of which are answered.
+            let asks = u16_at(&bytes, 6) & 4 != 0 && kind(&bytes) >= 16;
+            spoiler.send(*protocol, &bytes, asks);
+            if n == 2000 {
+                warm = resources(&bed).0;
+            }
+        }
+        let (after, _) = resources(&bed);
+        println!(
+            "answers by type: {:?}, {} closed",
+            spoiler.answers, spoiler.closed
+        );
+        assert!(spoiler.answers[&2] > 1000 && spoiler.closed > 0);
+        assert!(after < warm + (16 << 10), "{warm} KiB, then {after} KiB");
+        drop(spoiler);
+        wait_for("all to be closed", || resources(&bed).1 <= open);
+        // As if nothing had been.
+        let mut client = bed.client(Family::DcoV2);
+        wait_for("the interface", || {
+            client.link(&link_new(TUNNELS[0], "ovpn-dco", Some(1))).code() == 0
+        });
+        bed.up(TUNNELS[0], &["10.8.0.1/16"]);
+        let mut key = peer(&mut client, 1, &bed.udp);
+        let inside = bed.inside();
+        bed.carries_in(&inside, 1, &mut key);
+        bed.carries_out(&inside, 1, &key);
+        bed.end();
+    });
+}
+
+#[test]
+fn keys_are_told_to_nobody() {
+    in_namespace("keys_are_told_to_nobody", || {
+        let mut bed = Bed::start_with("[log]\nlevel = \"trace\"");
+        let mut secrets = Vec::new();
+        let mut told = Vec::new();
+        for family in Family::BOTH {
+            let mut client = bed.server(family);
+            let mut key = peer(&mut client, 1, &bed.udp);
+            let inside = bed.inside();
+            bed.carries_in(&inside, 1, &mut key);
+            bed.carries_out(&inside, 1, &key);
+            secrets.push(key);
+            // Those that are refused, for every reason there is.
+            let good = Key::random(9);
+            let mut short = Key::random(2);
+            short.encrypt.key.truncate(31);
+            let mut long = Key::random(3);
+            long.decrypt.key.extend([7; 60]);
+            let other = Key::random(4);
+            for (peer, slot, key) in [(1, 0, good), (1, 1, short), (1, 1, long), (77, 0, other)] {
+                let request = family.new_key(client.index, peer, slot, &key);
+                told.push(client.ask(&request, &[]).last);
+                // And cut off, on connections of their own.
+                for len in [request.len() - 3, request.len() - 40, 60] {
+                    let socket = client.open(GENERIC);
+                    assert!(socket.send(&request[..len], &[]));
+                    if let Got::Packet(answer, _) = socket.receive(gateway::PATIENCE) {
+                        told.push(answer);
+                    }
+                }
+                secrets.push(key);
+            }
+            let replies = client.ask(&family.get_peer(client.index, 1), &[]).done();
+            told.extend(replies);
+            if family == Family::Ovpn {
+                told.extend(client.ask(&get_key(client.index, 1, 0), &[]).done());
+            }
+            assert!(client.generic.send(&message(STATUS, 1, &[]), &[]));
+            let mut last = 0;
+            while last != 3 {
+                let (packet, _) = client.generic.packet();
+                last = kind(&packet);
+                told.push(packet);
+            }
+            client.link(&link_delete(client.index)).done();
+        }
+        let log = bed.gateway.stderr().to_lowercase();
+        assert!(
+            log.contains("key 0") && log.contains("refused"),
+            "it is the log: {log}"
+        );
+        for key in &secrets {
+            let both = [&key.encrypt, &key.decrypt];
+            for bytes in both.iter().flat_map(|m| [&m.key[..], &m.tail]) {
+                // Four bytes in any way in which they could be written.
+                for part in bytes.windows(4) {
+                    let hex: Vec<String> = part.iter().map(|b| format!("{b:02x}")).collect();
+                    let short: Vec<String> = part.iter().map(|b| format!("{b:x}")).collect();
+                    let decimal: Vec<String> = part.iter().map(|b| b.to_string()).collect();
+                    for text in [hex.concat(), hex.join(" "), short.join(", "), decimal.join(", ")] {
+                        // Too short to mean anything, such as "0, 1, 2, 3".
+                        assert!(text.len() < 8 || !log.contains(&text), "{text}: {log}");
+                    }
+                }
+                for packet in &told {
+                    assert!(
+                        packet.windows(8).all(|w| !bytes.windows(8).any(|b| b == w)),
+                        "{packet:02x?}"
+                    );
+                }
+            }
+        }
+        bed.end();
+    });
+}
