@@ -94,7 +94,8 @@ fn a_float() {
                     assert_eq!(told(&mut client), Told::Floated(2, there));
                 }
                 Family::DcoV2 => {
-                    wait_for("the held one to be heard of", || {
+                    println!("{:?} {}", state(&mut client, 2), bed.gateway.stderr());
+ wait_for("the held one to be heard of", || {
                         !bed.said("not taken over while that peer has it").is_empty()
                     });
                 }

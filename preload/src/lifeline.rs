@@ -190,7 +190,8 @@ fn control(line: c_int, kind: u16, payload: &[u32], until: Instant) -> Result<(i
         kind,
         flags: F_REQUEST_ACK,
         seq,
-        pid: 0,
+        // The process that connected may have forked since, and ended.
+        pid: std::process::id(),
     };
     let header = header.bytes();
     let payload = iovec {

@@ -29,7 +29,8 @@ pub const MAX_PACKET: usize = 65_536;
 /// NLMSG_ERROR: 0, or -EPROTONOSUPPORT and the connection ends.
 pub const HELLO: u16 = 8;
 
-/// Message type, netlink protocol u32: another connection is wanted. Answered by NLMSG_ERROR 0 with the new connection's
+/// Message type, netlink protocol u32: another connection is wanted. The header's port id is the asking process's id, or 0:
+/// it may be another one by now than the one that connected. Answered by NLMSG_ERROR 0 with the new connection's
 /// descriptor (SCM_RIGHTS) or by an error without. The new one needs no [`HELLO`].
 pub const OPEN: u16 = 9;
 

@@ -81,10 +81,9 @@ impl Clients {
 
     /// A new connection by path.
     pub fn connected(&mut self, id: ClientId, credentials: Credentials) {
-        let command = std::fs::read_to_string(format!("/proc/{}/comm", credentials.pid));
         let connection = Connection {
             client: id,
-            command: command.map_or_else(|_| "?".into(), |c| c.trim_end().into()),
+            command: command(credentials.pid),
             credentials,
             protocol: None,
             first: None,
@@ -135,8 +134,9 @@ impl Clients {
         self.close(id);
     }
 
-    /// Another connection of a client.
+    /// Another connection of a client, which may be another process by now: one that it has forked.
     pub fn open(&mut self, from: ClientId, header: &Header, protocol: u32) {
+        self.is_now(from, header.pid);
         let Some(parent) = self.connections.get(&from) else {
             return;
         };
@@ -161,6 +161,20 @@ impl Clients {
                     text: e.to_string(),
                 };
                 self.send(from, reply::error(header, &refusal));
+            }
+        }
+    }
+
+    /// A client is this process now, by its own word; 0: as before. Only for reports and the log.
+    fn is_now(&mut self, from: ClientId, pid: u32) {
+        let Some(client) = self.client(from).filter(|_| pid != 0) else {
+            return;
+        };
+        let command = command(pid);
+        for connection in self.connections.values_mut().filter(|c| c.client == client) {
+            if connection.credentials.pid != pid {
+                connection.credentials.pid = pid;
+                connection.command.clone_from(&command);
             }
         }
     }
@@ -229,6 +243,12 @@ impl Clients {
         }
         all
     }
+}
+
+/// What a process is called.
+fn command(pid: u32) -> String {
+    let command = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+    command.map_or_else(|_| "?".into(), |c| c.trim_end().into())
 }
 
 /// A tunnel's mode as the configuration has it.
