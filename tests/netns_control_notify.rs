@@ -78,7 +78,12 @@ fn a_float() {
             let record = keys[0].seal(1, &n);
             bed.far.send(there, listen(), &record);
             assert_eq!(arrived(&socket), 7);
-            wait_for("the float", || state(&mut client, 1).remote == Some(there));
+            wait_for("the float to be known everywhere", || {
+                bed.said("its address is").len() > floats
+            });
+            let timers = family.timers(client.index, 1, 0, 0);
+            client.ask(&timers, &[]).done();
+            assert_eq!(state(&mut client, 1).remote, Some(there));
             socket
                 .send_to(&8u32.to_be_bytes(), (vpn(1), PORTS.0))
                 .expect("a route");
@@ -94,8 +99,7 @@ fn a_float() {
                     assert_eq!(told(&mut client), Told::Floated(2, there));
                 }
                 Family::DcoV2 => {
-                    println!("{:?} {}", state(&mut client, 2), bed.gateway.stderr());
- wait_for("the held one to be heard of", || {
+                    wait_for("the held one to be heard of", || {
                         !bed.said("not taken over while that peer has it").is_empty()
                     });
                 }
@@ -111,7 +115,37 @@ fn a_float() {
                 assert_eq!(told(&mut client), Told::Floated(2, there));
             }
             wait_for("the float", || state(&mut client, 2).remote == Some(there));
+            wait_for("word of it", || bed.said("its address is").len() == floats + 2);
             client.link(&link_delete(client.index)).done();
+        }
+        bed.end();
+    });
+}
+
+/// That a peer has moved is not said of the one that comes under its id.
+#[test]
+fn a_float_of_the_one_before() {
+    in_namespace("a_float_of_the_one_before", || {
+        let mut bed = Bed::start();
+        let mut client = bed.server(Family::Ovpn);
+        let socket = bed.inside();
+        let mut key = peer(&mut client, &New::of(1), &bed.udp);
+        for n in 0..100 {
+            let record = key.seal(1, &inner_v4(vpn(1), OWN, 100, n));
+            bed.far.send(remote(70), listen(), &record);
+            assert_eq!(arrived(&socket), n);
+            let request = client.family.del_peer(client.index, 1);
+            client.ask(&request, &[]).done();
+            client.new_peer(&New::of(1), &bed.udp).done();
+            // Those that came before the new one was there.
+            let before = client.told_by_now();
+            assert!(before.len() < 2, "{before:?}");
+            key = Key::random(0);
+            let request = client.family.new_key(client.index, 1, 0, &key);
+            client.ask(&request, &[]).done();
+            bed.carries_in(&socket, 1, &mut key);
+            assert_eq!(all_told(&mut client), []);
+            assert_eq!(state(&mut client, 1).remote, Some(remote(1)));
         }
         bed.end();
     });

@@ -129,7 +129,7 @@ fn multihome(name: &str, v6: bool) {
         }
         // What the server sends by itself, too: keepalives, and answers within a renegotiation.
         for there in &daemons {
-            there.wait_said("Data Channel: cipher", 2);
+            there.wait_said("Control Channel: TLS", 2);
             carries(net, there, 0);
         }
         for (mut wire, address) in wires.into_iter().zip([first, second]) {
@@ -187,7 +187,7 @@ fn a_device_without_a_number_is_the_next_one_that_is_free() {
             .without("dev-type")
             .start();
         assert_eq!(third.wait(PATIENCE).code(), Some(1), "{}", third.text());
-        third.wait_said("Cannot allocate TUN/TAP dev dynamically", 1);
+        third.wait_said("Cannot allocate DCO dev dynamically", 1);
         for (there, n) in daemons.iter().skip(1).step_by(2).zip(0..) {
             carries(net, there, n);
         }
@@ -223,7 +223,7 @@ fn refuses(machine: &Machine, holder: &Daemon) {
     let mut other = server(machine, 0).set("port", "1200").start();
     let status = other.wait(PATIENCE);
     assert_eq!(status.code(), Some(1), "{}", other.text());
-    other.wait_said("Cannot open TUN/TAP dev ovpn0: -16", 1);
+    other.wait_said("Cannot open DCO device ovpn0: Device or resource busy", 1);
     let log = machine.gateway().stderr();
     let line = format!(
         "process {} (openvpn): refused: ovpn0 is driven by process {} (openvpn) already",

@@ -14,6 +14,8 @@ mod far;
 pub mod golden;
 #[path = "control/message.rs"]
 pub mod message;
+#[path = "control/replay.rs"]
+pub mod replay;
 #[path = "control/reply.rs"]
 mod reply;
 #[path = "control/request.rs"]

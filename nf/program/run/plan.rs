@@ -263,8 +263,10 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_that_listens_nowhere_is_named() {
-        let plan = plan(&format!("{NIC}[[tunnel]]\ninterface = \"t0\"")).unwrap();
+    fn a_static_tunnel_that_listens_nowhere_is_named() {
+        let tunnel = format!("{NIC}[[tunnel]]\ninterface = \"t0\"\n");
+        assert!(plan(&tunnel).unwrap().warnings.is_empty(), "its daemon says it");
+        let plan = plan(&format!("{tunnel}[[tunnel.peer]]\nid = 1\n")).unwrap();
         assert_eq!(plan.warnings, ["tunnel[0].listen: t0 listens nowhere"]);
     }
 }

@@ -283,6 +283,11 @@ impl Client {
         packet
     }
 
+    /// Those that came before the last answer.
+    pub fn told_by_now(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.notifications)
+    }
+
     /// Those that have come by now. What was caused before has come when this returns, as requests are answered in order.
     #[track_caller]
     pub fn notifications(&mut self) -> Vec<Vec<u8>> {

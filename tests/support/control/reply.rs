@@ -233,3 +233,16 @@ pub fn shape(message: &[u8], from: usize, nests: &[u16]) -> Vec<(Vec<u16>, usize
     }
     all
 }
+
+/// Where the nest of a NEW_PEER or of an answer says that a peer is.
+pub fn remote(family: Family, nest: &[u8]) -> Option<SocketAddr> {
+    let value = |id| attributes(nest, 0).into_iter().find(|a| a.0 == id).map(|a| a.2);
+    match family {
+        Family::DcoV2 => value(2).map(sockaddr),
+        Family::Ovpn => {
+            let address = ip(value(2).or(value(3))?);
+            let address = SocketAddr::new(address, port(value(5)?));
+            Some(with_scope(address, value(4).map(u32_of)))
+        }
+    }
+}

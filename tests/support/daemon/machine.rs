@@ -103,7 +103,7 @@ impl Machine {
     }
 
     /// Starts the gateway, which may not be ready yet.
-    pub(super) fn spawn_gateway(&self) -> Option<Gateway> {
+    pub fn spawn_gateway(&self) -> Option<Gateway> {
         if self.path == Path::Own {
             return None;
         }

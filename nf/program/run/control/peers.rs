@@ -52,6 +52,12 @@ impl Control<'_> {
         if events.len() > LINES {
             tracing::info!("and {} more peers that moved or would have", events.len() - LINES);
         }
+        // What was reported of a peer before another one came under its id is not that one's.
+        moved.retain(|peer, remote| {
+            let now = registry.get(*peer).and_then(|e| e.endpoint.read());
+            now.is_some_and(|binding| binding.remote == *remote)
+        });
+        held.retain(|peer, _| registry.get(*peer).is_some());
         drop(registry);
         // Where a peer would go, a daemon may make room, or not.
         for ((tunnel, peer), remote) in moved.iter().chain(&held) {
