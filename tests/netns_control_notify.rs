@@ -159,7 +159,9 @@ fn a_float_over_ipv6() {
         for address in ["2001:db8::1/64", "fe80::1/64"] {
             ip(&["address", "add", address, "dev", HOST, "nodad"]);
         }
-        ["2001:db8::2", "fe80::2"].map(|there| bed.neighbour(there));
+        for there in ["2001:db8::2", "fe80::2"] {
+            bed.neighbour(there);
+        }
         let mut client = bed.server(Family::Ovpn);
         let socket = bed.inside();
         // One port for all of IPv6 and IPv4.

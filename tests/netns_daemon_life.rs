@@ -8,15 +8,14 @@ mod gateway;
 #[path = "support/pair.rs"]
 mod pair;
 
-use daemon::{Daemon, INITIALISED, Machine, Net, Options, Path, Plan, client, server, server_address};
+use daemon::{Daemon, INITIALISED, Log, Machine, Net, Options, Path, Plan, client, server, server_address};
 use gateway::{Gateway, PATIENCE, wait_for};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 /// Arguments of pings with some that are answered soon.
 const PINGS: [&str; 5] = ["-q", "-c20", "-i0.002", "-W2", "-s1000"];
-/// What a daemon says that cannot keep the offload once it has dropped its privileges and reads its configuration again.
-const LACKING: &str = "lacking CAP_SETPCAP";
 /// What a daemon says once its connection to the gateway has ended.
 const NO_GATEWAY: &str = "No such device";
 
@@ -38,10 +37,24 @@ fn carries(net: &Net, there: &Daemon) {
     for v6 in [false, true] {
         let to = server_address(0, v6);
         there.machine.wait_ping(to);
-        there.machine.ping(to, &PINGS).assert_all();
+        all_answered(net, there.machine, to);
         net.server.wait_ping(there.vpn(v6));
-        net.server.ping(there.vpn(v6), &PINGS).assert_all();
+        all_answered(net, &net.server, there.vpn(v6));
     }
+}
+
+/// Pings that are all answered; if not, it is said where they were lost.
+fn all_answered(net: &Net, from: &Machine, to: std::net::IpAddr) {
+    let before = (net.losses(), net.server.queue_drops(), from.queue_drops());
+    let pings = from.ping(to, &PINGS);
+    if pings.received < pings.sent {
+        let after = (net.losses(), net.server.queue_drops(), from.queue_drops());
+        println!(
+            "lost from {} to {to}: before {before:?}, after {after:?}",
+            from.name()
+        );
+    }
+    pings.assert_all();
 }
 
 /// Nobody drives the tunnel, and it is as it was before anybody did.
@@ -62,6 +75,11 @@ fn assert_free(machine: &Machine) {
         "{status:?}"
     );
     assert_eq!(machine.addresses_of("ovpn0"), [] as [std::net::IpAddr; 0]);
+}
+
+/// Nobody drives the tunnel any more.
+fn assert_released(machine: &Machine) {
+    assert_free(machine);
     let link = machine.run(&["ip", "-o", "link", "show", "dev", "ovpn0"]);
     assert!(!link.contains(",UP"), "{link}");
 }
@@ -140,7 +158,7 @@ fn comes_back(name: &str, signals: &[&str], change: impl FnOnce(Options) -> Opti
         there.end();
         here.end();
         if net.server.path == Path::Offload {
-            assert_free(&net.server);
+            assert_released(&net.server);
         }
     });
 }
@@ -180,26 +198,46 @@ fn sigusr1_in_a_root_directory_of_its_own() {
     );
 }
 
-/// SIGHUP to a daemon that has dropped its privileges: it gives the offload up by itself, cannot have the gateway's interface
-/// as its own, and ends. A new one works.
-fn ends_at_sighup(name: &str, change: impl FnOnce(Options) -> Options) {
+/// What a daemon says that cannot keep the offload once it has dropped its privileges and reads its configuration again.
+const LACKING: &str = "lacking CAP_SETPCAP. Cannot retain CAP_NET_ADMIN. Disabling data channel offload";
+
+/// Lets everybody read what a daemon reads at its start.
+fn readable(daemon: &Daemon) {
+    let folder = Log::path(daemon).parent().expect("a folder");
+    let text = fs::read_to_string(folder.join("daemon.conf")).expect("it was started with it");
+    for line in text.lines() {
+        if let Some(("ca" | "cert" | "key", file)) = line.split_once(' ') {
+            let folder = std::path::Path::new(file).parent().expect("a folder");
+            for (path, mode) in [(folder, 0o755), (std::path::Path::new(file), 0o644)] {
+                fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its owner may");
+            }
+        }
+    }
+}
+
+/// SIGHUP to a daemon that has dropped its privileges: it gives the offload up by itself, and cannot have the gateway's
+/// interface as its own, or not even read its keys any more. Either way it ends, and says why. A new one works.
+fn ends_at_sighup(name: &str, why: &str, change: impl FnOnce(Options) -> Options) {
     Net::test(name, &Plan::default(), |net| {
         if net.server.path == Path::Own {
             return;
         }
-        // SIGHUP reads the keys again, which are root's.
         let mut here = change(server(&net.server, 0).nobody()).start();
         here.connected();
+        if why != UNREADABLE {
+            readable(&here);
+        }
         let mut there = client(&net.clients[0], 0).start();
         there.connected();
+        let mark = here.mark();
         here.signal("HUP");
         let status = here.wait(PATIENCE);
         assert_eq!(status.code(), Some(1), "{}", here.text());
-        println!(
-            "after SIGHUP as nobody: {:?}",
-            here.since(here.mark().saturating_sub(6))
-        );
-        assert_free(&net.server);
+        let said = here.since(mark);
+        for text in [LACKING, why] {
+            assert!(said.iter().any(|line| line.contains(text)), "{said:?}");
+        }
+        assert_released(&net.server);
         let mut again = server(&net.server, 0).nobody().start();
         again.connected();
         there.connected_times(2);
@@ -207,15 +245,30 @@ fn ends_at_sighup(name: &str, change: impl FnOnce(Options) -> Options) {
     });
 }
 
+/// What a daemon says whose keys are root's.
+const UNREADABLE: &str = "Options error: --key fails with";
+/// What it says of an interface that is a gateway's.
+const NOT_ITS_OWN: &str = "ERROR: Cannot ioctl TUNSETIFF ovpn0";
+
+#[test]
+fn sighup_as_nobody_with_roots_keys() {
+    ends_at_sighup("sighup_as_nobody_with_roots_keys", UNREADABLE, |options| options);
+}
+
 #[test]
 fn sighup_as_nobody() {
-    ends_at_sighup("sighup_as_nobody", |options| options);
+    ends_at_sighup("sighup_as_nobody", NOT_ITS_OWN, |options| {
+        options.without("status").without("management")
+    });
 }
 
 #[test]
 fn sighup_as_nobody_with_persist_tun() {
-    ends_at_sighup("sighup_as_nobody_with_persist_tun", |options| {
-        options.set("persist-tun", "")
+    ends_at_sighup("sighup_as_nobody_with_persist_tun", NOT_ITS_OWN, |options| {
+        options
+            .without("status")
+            .without("management")
+            .set("persist-tun", "")
     });
 }
 
@@ -232,18 +285,16 @@ impl Drop for Forked {
 fn in_the_background() {
     Net::test("in_the_background", &Plan::default(), |net| {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let file = |name: &str| folder.path().join(name).display().to_string();
-        let (pid, log) = (file("pid"), file("log"));
+        let pid = folder.path().join("pid").display().to_string();
         let options = server(&net.server, 0).set("daemon", "").set("writepid", &pid);
-        let options = options.set("log", &log).set("reneg-sec", "6 6");
-        // Nothing of what it prints before.
-        fs::write(&log, "").expect("a new folder");
-        let mut parent = options.set("verb", "4").start();
+        // Without a log of its own it would write to the system's.
+        let options = options.set("log-append", "/dev/stdout").set("reneg-sec", "6 6");
+        let mut parent = options.start();
         assert_eq!(parent.wait(PATIENCE).code(), Some(0));
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         wait_for("a process id", || read(&pid).trim().parse::<u32>().is_ok());
         let forked = Forked(read(&pid).trim().to_owned());
-        wait_for("the server", || read(&log).contains(INITIALISED));
+        parent.wait_said(INITIALISED, 1);
         let mut there = client(&net.clients[0], 0).set("reneg-sec", "0").start();
         there.connected();
         carries(net, &there);
@@ -256,7 +307,7 @@ fn in_the_background() {
         }
         drop(forked);
         if net.server.path == Path::Offload {
-            assert_free(&net.server);
+            assert_released(&net.server);
         }
     });
 }
@@ -273,7 +324,7 @@ fn killed_without_a_word() {
         there.iter_mut().for_each(Daemon::connected);
         carries(net, &there[0]);
         here.kill();
-        assert_free(&net.server);
+        assert_released(&net.server);
         // Another one has it at once, and the clients come by themselves.
         let mut again = server(&net.server, 0).start();
         again.connected();

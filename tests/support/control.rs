@@ -8,6 +8,8 @@
 
 #[path = "control/client.rs"]
 mod client;
+#[path = "control/commands.rs"]
+mod commands;
 #[path = "control/far.rs"]
 mod far;
 #[path = "control/golden.rs"]
@@ -23,6 +25,7 @@ mod request;
 
 use crate::gateway::{Gateway, ip, mac, wait_for};
 pub use client::{Answer, Client, Got, Socket};
+pub use commands::{each_family, refused_record};
 pub use far::{Far, Key, Material, Record};
 use nf_path::twin::craft::{inner_v4, number};
 pub use reply::{Peer, Told, shape};
@@ -199,6 +202,16 @@ impl Bed {
             .filter(|l| l.contains(text))
             .map(String::from)
             .collect()
+    }
+
+    /// Kilobytes of memory, and open files, of the gateway.
+    pub fn resources(&self) -> (usize, usize) {
+        let process = format!("/proc/{}", self.gateway.pid());
+        let status = fs::read_to_string(format!("{process}/status")).expect("it runs");
+        let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("VmRSS");
+        let kilobytes = line.split_whitespace().nth(1).and_then(|n| n.parse().ok());
+        let open = fs::read_dir(format!("{process}/fd")).expect("it runs").count();
+        (kilobytes.expect("a number"), open)
     }
 
     /// SIGTERM: it ends in order and leaves nothing; it has not panicked, and no key of the test is in its log.

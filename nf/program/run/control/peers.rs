@@ -9,6 +9,7 @@ use nf_path::tunnel::Mode;
 use nf_state::{Binding, Event, IpNet, Update};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Instant;
 
 /// Lines about floats in one round; what is more is summed up.
 const LINES: usize = 32;
@@ -98,8 +99,12 @@ impl Control<'_> {
             entry.bound = Some(binding.remote);
             let address = (binding.remote.ip(), binding.remote.port());
             self.update(tunnel, |_| Update::BindAddress { peer: id, address });
-            let moved = entry.driven.as_ref().is_some_and(|d| d.known != binding.remote);
-            self.translations.stale |= moved || !self.translations.is_empty();
+            let driven = entry.driven.as_mut();
+            let moved = driven.filter(|d| d.known != binding.remote);
+            self.translations.stale |= moved.is_some() || !self.translations.is_empty();
+            if let Some(driven) = moved {
+                driven.moved = Some(Instant::now());
+            }
         }
         self.ways
             .resolve(&mut self.kernel.netlink, &registry, (tunnel, id));

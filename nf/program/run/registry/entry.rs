@@ -10,7 +10,7 @@ use nf_control::timers::Keepalive;
 use nf_state::{Binding, Endpoint, IpNet, Millis, Peer, PeerCounters, Slot};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A peer in use.
 pub struct Entry {
@@ -51,6 +51,8 @@ pub struct Driven {
     pub socket: Socket,
     /// Where the daemon believes it to be.
     pub known: SocketAddr,
+    /// When it moved last; None: it is where it was first.
+    pub moved: Option<Instant>,
     /// Whether its control packets keep the daemon's idea of its address, once it has floated.
     pub translate: bool,
 }

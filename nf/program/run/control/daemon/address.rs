@@ -8,9 +8,13 @@ use nf_control::dco::Family;
 use nf_kernel::RouteTo;
 use nf_path::translate::{Translation, Translations};
 use nf_state::Event;
+use std::time::Duration;
 
 /// Neighbours that are looked after in one go.
 const AT_A_TIME: usize = 256;
+
+/// How long what was sent from a peer's former address may be on its way.
+const LATE: Duration = Duration::from_secs(3);
 
 /// What is translated.
 #[derive(Default)]
@@ -19,6 +23,8 @@ pub struct Addresses {
     pub stale: bool,
     /// What the workers have.
     all: Vec<Translation>,
+    /// Whether the workers have ended an entry that is to stay.
+    outdated: bool,
     /// Where the next look at [`Addresses::all`] begins.
     next: usize,
 }
@@ -60,7 +66,7 @@ impl Control<'_> {
             });
         }
         drop(registry);
-        if all == self.translations.all {
+        if all == self.translations.all && !std::mem::take(&mut self.translations.outdated) {
             return;
         }
         self.send(|_| Message::Translate(Box::new(Translations::new(all.iter().copied()))));
@@ -83,7 +89,18 @@ impl Control<'_> {
         };
         let mut registry = lock(&self.registry);
         let name = registry.name((tunnel, peer));
-        if let Some(driven) = registry.get_mut((tunnel, peer)).and_then(|e| e.driven.as_mut()) {
+        let Some(entry) = registry.get_mut((tunnel, peer)) else {
+            return;
+        };
+        let now = entry.endpoint.read().map(|b| b.remote);
+        if let Some(driven) = &mut entry.driven {
+            let late = driven.moved.is_some_and(|moved| moved.elapsed() < LATE);
+            if matches!(event, Event::OldAddress { .. }) && (late || now == Some(driven.known)) {
+                // It was on its way when the peer moved, or the peer is back. The workers' tables, which have ended the
+                // entry, are made anew.
+                (self.translations.stale, self.translations.outdated) = (true, true);
+                return;
+            }
             driven.translate = false;
             tracing::warn!("{name}: {why}: the daemon reaches it no more until it connects anew");
             self.translations.stale = true;

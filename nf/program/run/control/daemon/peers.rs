@@ -54,6 +54,7 @@ impl Control<'_> {
             family,
             socket,
             known: remote,
+            moved: None,
             translate: true,
         });
         let peer = (tunnel, new.id);
