@@ -6,24 +6,20 @@ mod control;
 #[path = "support/gateway.rs"]
 mod gateway;
 
-use control::golden;
-use control::message::{REQUEST, kind, message, seq, set_seq, u16_at};
+use control::message::{REQUEST, kind, message, seq};
 use control::{
-    Bed, Client, Family, Got, Key, New, OWN, Peer, Socket, TUNNELS, Told, arrived, get_key, link_delete,
-    link_get, link_new, listen, remote, vpn,
+    Bed, Client, Family, Got, Key, New, OWN, Peer, Socket, TUNNELS, get_key, link_delete, link_get, link_new,
+    listen, remote, vpn,
 };
 use gateway::{in_namespace, run, wait_for};
 use nf_path::twin::craft::inner_v4;
-use ovpn_dco_protocol::{AGAIN, GENERIC, HELLO, ROUTE, STATUS};
-use std::collections::HashMap;
+use ovpn_dco_protocol::{GENERIC, HELLO, ROUTE};
 use std::fs;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
-use std::time::Duration;
 
-const ENOENT: i32 = 2;
 const EPERM: i32 = 1;
 const EBUSY: i32 = 16;
 const ENODEV: i32 = 19;
@@ -208,6 +204,27 @@ fn what_goes_with_a_client() {
     });
 }
 
+/// All that changes peer 1 is refused to a client that does not drive the interface.
+fn changes_nothing(two: &mut Client) {
+    let (family, key) = (two.family, Key::random(1));
+    for request in [
+        family.set_peer(
+            two.index,
+            &New {
+                timers: Some((1, 2)),
+                id: 1,
+                ..New::default()
+            },
+        ),
+        family.new_key(two.index, 1, 0, &key),
+        family.swap_keys(two.index, 1),
+        family.del_key(two.index, 1, 0),
+        family.del_peer(two.index, 1),
+    ] {
+        two.ask(&request, &[]).refused(EBUSY);
+    }
+}
+
 #[test]
 fn two_clients() {
     in_namespace("two_clients", || {
@@ -220,23 +237,7 @@ fn two_clients() {
             two.link(&wanted).refused(EBUSY);
             two.link(&link_delete(two.index)).refused(EPERM);
             two.new_peer(&New::of(2), &bed.udp).refused(EBUSY);
-            let key = Key::random(1);
-            for request in [
-                family.set_peer(
-                    two.index,
-                    &New {
-                        timers: Some((1, 2)),
-                        id: 1,
-                        ..New::default()
-                    },
-                ),
-                family.new_key(two.index, 1, 0, &key),
-                family.swap_keys(two.index, 1),
-                family.del_key(two.index, 1, 0),
-                family.del_peer(two.index, 1),
-            ] {
-                two.ask(&request, &[]).refused(EBUSY);
-            }
+            changes_nothing(&mut two);
             // Whoever may connect may look.
             assert_eq!((peers(&mut two), peers(&mut one)), (vec![1], vec![1]));
             if family == Family::Ovpn {
@@ -277,6 +278,19 @@ fn two_clients() {
     });
 }
 
+/// Reads so many dumps and notifications.
+fn reads(client: &Client, dumps: u32, deleted: u32) {
+    let (mut answers, mut notifications) = (0, 0);
+    while answers < dumps || notifications < deleted {
+        let (packet, _) = client.generic.packet();
+        match (kind(&packet), seq(&packet)) {
+            (3, _) => answers += 1,
+            (0x26, 0) if packet[16] == 5 => notifications += 1,
+            _ => {}
+        }
+    }
+}
+
 #[test]
 fn one_that_does_not_read() {
     in_namespace("one_that_does_not_read", || {
@@ -295,7 +309,7 @@ fn one_that_does_not_read() {
         let slow = bed.client(family);
         slow.subscribe();
         let dump = family.dump(slow.index);
-        let mut get = |client: &mut Client, n: u32| {
+        let get = |client: &mut Client, n: u32| {
             for i in 0..n {
                 let request = family.get_peer(client.index, 1 + i % 300);
                 client.ask(&request, &[]).done();
@@ -316,15 +330,7 @@ fn one_that_does_not_read() {
         assert!(bed.said("does not read").is_empty() && bed.said("disconnected").is_empty());
         assert_eq!(bed.resources().1, open + 2, "it is still connected");
         // It reads after all, and has everything.
-        let (mut answers, mut notifications) = (0, 0);
-        while answers < 100 || notifications < 1999 {
-            let (packet, _) = slow.generic.packet();
-            match (kind(&packet), seq(&packet)) {
-                (3, _) => answers += 1,
-                (0x26, 0) if packet[16] == 5 => notifications += 1,
-                _ => {}
-            }
-        }
+        reads(&slow, 100, 1999);
         // And again, beyond the bound: it is disconnected, and nobody else feels it.
         let mut sent = 0;
         while slow.generic.send(&dump, &[]) {

@@ -5,10 +5,16 @@ mod control;
 #[path = "support/gateway.rs"]
 mod gateway;
 
-use control::{Bed, Key, OWN, PORTS, Peer, arrived, each_family, listen, remote, vpn};
+use control::message::u32_attr;
+use control::{Bed, Client, Family, Key, OWN, PORTS, Told, arrived, each_family, listen, remote, vpn};
 use gateway::wait_for;
 use nf_path::twin::craft::inner_v4;
 use nf_wire::keepalive::PING;
+
+const EINVAL: i32 = 22;
+/// Bytes of an inner packet, and of its record.
+const LEN: u64 = 100;
+const RECORD: u64 = LEN + 24;
 
 #[test]
 fn counts_are_exact() {
@@ -16,13 +22,12 @@ fn counts_are_exact() {
         let mut keys = client.peers(bed, 2);
         let (socket, mut key) = (bed.inside(), keys.remove(0));
         let empty = client.peer(1);
-        let [zero, len, record] = [[0; 2], [100u64, 0], [124u64, 0]].map(|[a, _]| a);
         assert_eq!(
             [empty.link_rx, empty.link_tx, empty.vpn_rx, empty.vpn_tx],
-            [[zero; 2]; 4]
+            [[0; 2]; 4]
         );
         let packet = |n| inner_v4(vpn(1), OWN, 100, n);
-        // 50 good ones, then 4 of them again, 5 forged, 2 under no key, 6 with another's source, 3 keepalives; a short one.
+        // 50 good ones, then 4 of them again, 5 forged, 2 under no key, 6 with another's source, a short one, 3 keepalives.
         let good: Vec<_> = (0..50).map(|n| key.seal(1, &packet(n))).collect();
         let mut forged = key.seal(1, &packet(50));
         forged[30] ^= 1;
@@ -32,6 +37,7 @@ fn counts_are_exact() {
         all.extend(vec![forged; 5]);
         all.extend(vec![foreign; 2]);
         all.extend((0..6).map(|n| key.seal(1, &inner_v4(vpn(2), OWN, 100, n))));
+        all.push(key.seal(1, &packet(52))[..20].to_vec());
         all.extend((0..3).map(|_| key.seal(1, &PING)));
         let before = bed.gateway.counter("keepalives");
         for record in &all {
@@ -44,47 +50,54 @@ fn counts_are_exact() {
             bed.gateway.counter("keepalives") == before + 3
         });
         let link = 50 + 4 + 5 + 2 + 6;
-        wait_for("the last one to be counted", || {
-            client.peer(1).link_rx[0] == link + 3
-        });
+        let (all, bytes) = (link + 1 + 3, link * RECORD + 20 + 3 * 40);
+        wait_for("the last one to be counted", || client.peer(1).link_rx[0] == all);
         let peer = client.peer(1);
-        assert_eq!(peer.link_rx, [link + 3, link * record + 3 * 40]);
-        assert_eq!(peer.vpn_rx, [50, 50 * len]);
+        assert_eq!(peer.link_rx, [all, bytes]);
+        assert_eq!(peer.vpn_rx, [50, 50 * LEN]);
         assert_eq!([peer.link_tx, peer.vpn_tx], [[0; 2]; 2]);
-        // 30 of 100 bytes the other way, and 7 for which there is no key: they are counted before it is looked for.
-        for n in 0..37u32 {
-            if n == 30 {
-                wait_for("30 sent", || client.peer(1).link_tx[0] == 30);
-                client.del_key(1, 0).done();
-            }
-            let mut payload = [0; 72];
-            payload[..4].copy_from_slice(&n.to_be_bytes());
-            socket.send_to(&payload, (vpn(1), PORTS.0)).expect("a route");
-        }
-        wait_for("37 counted", || client.peer(1).vpn_tx[0] == 37);
-        let peer = client.peer(1);
-        assert_eq!(peer.vpn_tx, [37, 37 * len]);
-        assert_eq!(peer.link_tx, [30, 30 * record]);
-        // Keepalives are in the link's count alone.
-        client.key(1, 0, &key).done();
-        client.timers(1, 1, 0).done();
-        wait_for("a keepalive", || client.peer(1).link_tx[0] > 31);
-        client.timers(1, 0, 0).done();
-        let peer = client.peer(1);
-        let pings = bed
-            .far
-            .all()
-            .iter()
-            .filter(|r| key.open(r).is_some_and(|inner| inner == PING))
-            .count() as u64;
-        assert_eq!(peer.link_tx, [30 + pings, 30 * record + pings * 40]);
-        assert_eq!(peer.vpn_tx, [37, 37 * len]);
+        drop(socket);
+        sent(bed, client);
         let other = client.peer(2);
         assert_eq!(
             [other.link_rx, other.link_tx, other.vpn_rx, other.vpn_tx],
             [[0; 2]; 4]
         );
     });
+}
+
+/// What peer 1 is sent.
+fn sent(bed: &mut Bed, client: &mut Client) {
+    let socket = bed.inside();
+    // 30 of 100 bytes the other way, and 7 for which there is no key: they are counted before it is looked for.
+    for n in 0..37u32 {
+        if n == 30 {
+            wait_for("30 sent", || client.peer(1).link_tx[0] == 30);
+            client.del_key(1, 0).done();
+        }
+        let mut payload = [0; 72];
+        payload[..4].copy_from_slice(&n.to_be_bytes());
+        socket.send_to(&payload, (vpn(1), PORTS.0)).expect("a route");
+    }
+    wait_for("37 counted", || client.peer(1).vpn_tx[0] == 37);
+    let peer = client.peer(1);
+    assert_eq!(peer.vpn_tx, [37, 37 * LEN]);
+    assert_eq!(peer.link_tx, [30, 30 * RECORD]);
+    // Keepalives are in the link's count alone.
+    let key = Key::random(1);
+    client.key(1, 0, &key).done();
+    client.timers(1, 1, 0).done();
+    wait_for("a keepalive", || client.peer(1).link_tx[0] > 31);
+    client.timers(1, 0, 0).done();
+    let peer = client.peer(1);
+    let pings = bed
+        .far
+        .all()
+        .iter()
+        .filter(|r| key.open(r).is_some_and(|inner| inner == PING))
+        .count() as u64;
+    assert_eq!(peer.link_tx, [30 + pings, 30 * RECORD + pings * 40]);
+    assert_eq!(peer.vpn_tx, [37, 37 * LEN]);
 }
 
 #[test]

@@ -105,6 +105,31 @@ fn messages(bed: &Bed) -> Vec<(u32, Vec<u8>)> {
     all.collect()
 }
 
+/// 10,000 of them; the gateway's memory after 2000, in kilobytes.
+fn mutations(spoiler: &mut Spoiler, messages: &[(u32, Vec<u8>)], random: &mut fastrand::Rng) -> usize {
+    let mut warm = 0;
+    for n in 0..10_000 {
+        let (protocol, bytes) = &messages[random.usize(..messages.len())];
+        let mut bytes = bytes.clone();
+        for _ in 0..1 + random.usize(..4) {
+            let at = random.usize(..bytes.len());
+            bytes[at] = match random.u8(..4) {
+                0 => 0,
+                1 => 0xff,
+                2 => bytes[at] ^ 1 << random.u8(..8),
+                _ => random.u8(..),
+            };
+        }
+        // Below 16 are netlink's own messages and the socket's, not all of which are answered.
+        let asks = u16_at(&bytes, 6) & 4 != 0 && kind(&bytes) >= 16;
+        spoiler.send(*protocol, &bytes, asks);
+        if n == 2000 {
+            warm = spoiler.bed.resources().0;
+        }
+    }
+    warm
+}
+
 #[test]
 fn malformed() {
     in_namespace("malformed", || {
@@ -133,26 +158,7 @@ fn malformed() {
                 }
             }
         }
-        let mut warm = 0;
-        for n in 0..10_000 {
-            let (protocol, bytes) = &messages[random.usize(..messages.len())];
-            let mut bytes = bytes.clone();
-            for _ in 0..1 + random.usize(..4) {
-                let at = random.usize(..bytes.len());
-                bytes[at] = match random.u8(..4) {
-                    0 => 0,
-                    1 => 0xff,
-                    2 => bytes[at] ^ 1 << random.u8(..8),
-                    _ => random.u8(..),
-                };
-            }
-            // Below 16 are netlink's own messages and the socket's, not all of which are answered.
-            let asks = u16_at(&bytes, 6) & 4 != 0 && kind(&bytes) >= 16;
-            spoiler.send(*protocol, &bytes, asks);
-            if n == 2000 {
-                warm = bed.resources().0;
-            }
-        }
+        let warm = mutations(&mut spoiler, &messages, &mut random);
         let (after, _) = bed.resources();
         println!(
             "answers by type: {:?}, {} closed",
@@ -176,6 +182,56 @@ fn malformed() {
     });
 }
 
+/// Neither the log nor a packet has a part of a key.
+fn nobody_knows(secrets: &[Key], log: &str, told: &[Vec<u8>]) {
+    for key in secrets {
+        let both = [&key.encrypt, &key.decrypt];
+        for bytes in both.iter().flat_map(|m| [&m.key[..], &m.tail]) {
+            // Four bytes in any way in which they could be written.
+            for part in bytes.windows(4) {
+                let hex: Vec<String> = part.iter().map(|b| format!("{b:02x}")).collect();
+                let short: Vec<String> = part.iter().map(|b| format!("{b:x}")).collect();
+                let decimal: Vec<String> = part.iter().map(|b| b.to_string()).collect();
+                for text in [hex.concat(), hex.join(" "), short.join(", "), decimal.join(", ")] {
+                    // Too short to mean anything, such as "0, 1, 2, 3".
+                    assert!(text.len() < 8 || !log.contains(&text), "{text}: {log}");
+                }
+            }
+            for packet in told {
+                assert!(
+                    packet.windows(8).all(|w| !bytes.windows(8).any(|b| b == w)),
+                    "{packet:02x?}"
+                );
+            }
+        }
+    }
+}
+
+/// Keys that are refused, for every reason there is; the answers.
+fn refused(client: &mut Client, secrets: &mut Vec<Key>) -> Vec<Vec<u8>> {
+    let (family, mut told) = (client.family, Vec::new());
+    let good = Key::random(9);
+    let mut short = Key::random(2);
+    short.encrypt.key.truncate(31);
+    let mut long = Key::random(3);
+    long.decrypt.key.extend([7; 60]);
+    let other = Key::random(4);
+    for (peer, slot, key) in [(1, 0, good), (1, 1, short), (1, 1, long), (77, 0, other)] {
+        let request = family.new_key(client.index, peer, slot, &key);
+        told.push(client.ask(&request, &[]).last);
+        // And cut off, on connections of their own.
+        for len in [request.len() - 3, request.len() - 40, 60] {
+            let socket = client.open(GENERIC);
+            assert!(socket.send(&request[..len], &[]));
+            if let Got::Packet(answer, _) = socket.receive(gateway::PATIENCE) {
+                told.push(answer);
+            }
+        }
+        secrets.push(key);
+    }
+    told
+}
+
 #[test]
 fn keys_are_told_to_nobody() {
     in_namespace("keys_are_told_to_nobody", || {
@@ -189,26 +245,7 @@ fn keys_are_told_to_nobody() {
             bed.carries_in(&inside, 1, &mut key);
             bed.carries_out(&inside, 1, &key);
             secrets.push(key);
-            // Those that are refused, for every reason there is.
-            let good = Key::random(9);
-            let mut short = Key::random(2);
-            short.encrypt.key.truncate(31);
-            let mut long = Key::random(3);
-            long.decrypt.key.extend([7; 60]);
-            let other = Key::random(4);
-            for (peer, slot, key) in [(1, 0, good), (1, 1, short), (1, 1, long), (77, 0, other)] {
-                let request = family.new_key(client.index, peer, slot, &key);
-                told.push(client.ask(&request, &[]).last);
-                // And cut off, on connections of their own.
-                for len in [request.len() - 3, request.len() - 40, 60] {
-                    let socket = client.open(GENERIC);
-                    assert!(socket.send(&request[..len], &[]));
-                    if let Got::Packet(answer, _) = socket.receive(gateway::PATIENCE) {
-                        told.push(answer);
-                    }
-                }
-                secrets.push(key);
-            }
+            told.extend(refused(&mut client, &mut secrets));
             let replies = client.ask(&family.get_peer(client.index, 1), &[]).done();
             told.extend(replies);
             if family == Family::Ovpn {
@@ -228,27 +265,7 @@ fn keys_are_told_to_nobody() {
             log.contains("key 0") && log.contains("refused"),
             "it is the log: {log}"
         );
-        for key in &secrets {
-            let both = [&key.encrypt, &key.decrypt];
-            for bytes in both.iter().flat_map(|m| [&m.key[..], &m.tail]) {
-                // Four bytes in any way in which they could be written.
-                for part in bytes.windows(4) {
-                    let hex: Vec<String> = part.iter().map(|b| format!("{b:02x}")).collect();
-                    let short: Vec<String> = part.iter().map(|b| format!("{b:x}")).collect();
-                    let decimal: Vec<String> = part.iter().map(|b| b.to_string()).collect();
-                    for text in [hex.concat(), hex.join(" "), short.join(", "), decimal.join(", ")] {
-                        // Too short to mean anything, such as "0, 1, 2, 3".
-                        assert!(text.len() < 8 || !log.contains(&text), "{text}: {log}");
-                    }
-                }
-                for packet in &told {
-                    assert!(
-                        packet.windows(8).all(|w| !bytes.windows(8).any(|b| b == w)),
-                        "{packet:02x?}"
-                    );
-                }
-            }
-        }
+        nobody_knows(&secrets, &log, &told);
         bed.end();
     });
 }

@@ -50,6 +50,22 @@ fn expire(client: &mut Client, peer: u32) {
     client.ask(&request, &[]).done();
 }
 
+/// Neither a record that is forged nor one that was there before moves peer 1.
+fn does_not_float(bed: &mut Bed, client: &mut Client, socket: &UdpSocket, key: &mut Key) {
+    let there = remote(70);
+    let old = key.seal(1, &inner_v4(vpn(1), OWN, 100, 6));
+    bed.far.send(remote(1), listen(), &old);
+    assert_eq!(arrived(socket), 6);
+    let before = ["replay_duplicate", "bad_tag"].map(|reason| bed.gateway.dropped(reason));
+    bed.far.send(there, listen(), &old);
+    let mut forged = key.seal(1, &inner_v4(vpn(1), OWN, 100, 7));
+    forged[30] ^= 1;
+    bed.far.send(there, listen(), &forged);
+    bed.wait_dropped("replay_duplicate", before[0] + 1);
+    bed.wait_dropped("bad_tag", before[1] + 1);
+    assert_eq!(state(client, 1).remote, Some(remote(1)));
+}
+
 #[test]
 fn a_float() {
     in_namespace("a_float", || {
@@ -62,18 +78,7 @@ fn a_float() {
             bed.carries_in(&socket, 2, &mut keys[1]);
             let floats = bed.said("its address is").len();
             let (there, n) = (remote(70), inner_v4(vpn(1), OWN, 100, 7));
-            // Not by a record that is forged, nor by one that was there before.
-            let old = keys[0].seal(1, &inner_v4(vpn(1), OWN, 100, 6));
-            bed.far.send(remote(1), listen(), &old);
-            assert_eq!(arrived(&socket), 6);
-            let before = ["replay_duplicate", "bad_tag"].map(|reason| bed.gateway.dropped(reason));
-            bed.far.send(there, listen(), &old);
-            let mut forged = keys[0].seal(1, &n);
-            forged[30] ^= 1;
-            bed.far.send(there, listen(), &forged);
-            bed.wait_dropped("replay_duplicate", before[0] + 1);
-            bed.wait_dropped("bad_tag", before[1] + 1);
-            assert_eq!(state(&mut client, 1).remote, Some(remote(1)));
+            does_not_float(&mut bed, &mut client, &socket, &mut keys[0]);
             // By an authentic one: what is sent goes there.
             let record = keys[0].seal(1, &n);
             bed.far.send(there, listen(), &record);

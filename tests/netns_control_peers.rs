@@ -8,8 +8,8 @@ mod gateway;
 
 use control::message::{MULTI, attr, u16_at, u32_attr};
 use control::{
-    Bed, Family, Key, New, OWN, PORTS, Peer, TUNNELS, Told, arrived, each_family, get_key, link_delete,
-    listen, remote, vpn,
+    Bed, Client, Family, Key, New, OWN, PORTS, Peer, TUNNELS, Told, arrived, each_family, get_key,
+    link_delete, listen, remote, vpn,
 };
 use gateway::in_namespace;
 use nf_path::twin::craft::{inner_v4, number};
@@ -68,11 +68,7 @@ fn ids_and_vpn_addresses() {
         let before = client.peer(1);
         assert_eq!(before.vpn, [IpAddr::from(vpn(1))]);
         assert_eq!((before.remote, before.local), (Some(remote(1)), Some(listen())));
-        let other = New {
-            remote: Some(remote(7)),
-            vpn: vec![vpn(7).into()],
-            ..New::of(1)
-        };
+        let other = New::of(1).at(remote(7)).vpn(&[vpn(7).into()]);
         client.make(bed, &other).refused(EEXIST);
         assert_eq!(client.peer(1), before, "as it was");
         let bad = [
@@ -86,26 +82,10 @@ fn ids_and_vpn_addresses() {
             "::ffff:10.8.0.9",
             "::10.8.0.9",
         ];
-        client
-            .make(
-                bed,
-                &New {
-                    vpn: Vec::new(),
-                    ..New::of(2)
-                },
-            )
-            .refused(EINVAL);
+        client.make(bed, &New::of(2).vpn(&[])).refused(EINVAL);
         for address in bad {
             let vpn: IpAddr = address.parse().expect("an address");
-            client
-                .make(
-                    bed,
-                    &New {
-                        vpn: vec![vpn],
-                        ..New::of(2)
-                    },
-                )
-                .refused(EINVAL);
+            client.make(bed, &New::of(2).vpn(&[vpn])).refused(EINVAL);
             client.get(2).refused(ENOENT);
         }
         let with_id = |id| New { id, ..New::of(8) };
@@ -115,10 +95,7 @@ fn ids_and_vpn_addresses() {
         // The highest id there is.
         client.make(bed, &with_id(0xff_fffe)).done();
         client.del(0xff_fffe).done();
-        let taker = New {
-            vpn: vec![vpn(1).into()],
-            ..New::of(2)
-        };
+        let taker = New::of(2).vpn(&[vpn(1).into()]);
         match client.family {
             Family::Ovpn => {
                 client.make(bed, &taker).refused(EADDRINUSE);
@@ -147,13 +124,7 @@ fn addresses_are_changed() {
             vpn: vpn.iter().map(|a| a.parse().expect("an address")).collect(),
             ..New::default()
         };
-        client
-            .set(&New {
-                id: 1,
-                vpn: vec![vpn(2).into()],
-                ..New::default()
-            })
-            .refused(EADDRINUSE);
+        client.set(&New::id(1).vpn(&[vpn(2).into()])).refused(EADDRINUSE);
         client.set(&set(&["127.0.0.1"])).refused(EINVAL);
         client.set(&set(&["0.0.0.0"])).refused(EINVAL);
         assert_eq!(client.peer(1).vpn, [IpAddr::from(vpn(1))]);
@@ -163,13 +134,7 @@ fn addresses_are_changed() {
         assert_eq!(client.peer(1).vpn, [v6]);
         client.set(&set(&["::"])).refused(EINVAL);
         // The address is free again, and used where it is now.
-        client
-            .set(&New {
-                id: 2,
-                vpn: vec![vpn(1).into()],
-                ..New::default()
-            })
-            .done();
+        client.set(&New::id(2).vpn(&[vpn(1).into()])).done();
         socket
             .send_to(&7u32.to_be_bytes(), (vpn(1), PORTS.0))
             .expect("a route");
@@ -179,35 +144,33 @@ fn addresses_are_changed() {
         bed.far.send(remote(2), listen(), &record);
         assert_eq!(arrived(&socket), 8);
         // Another remote address: what is sent goes there at once.
-        client
-            .set(&New {
-                id: 2,
-                remote: Some(remote(40)),
-                ..New::default()
-            })
-            .done();
+        client.set(&New::id(2).at(remote(40))).done();
         assert_eq!(client.peer(2).remote, Some(remote(40)));
         socket
             .send_to(&9u32.to_be_bytes(), (vpn(1), PORTS.0))
             .expect("a route");
         let record = bed.far.expect(&keys[1], |_, inner| number(inner) == Some(9));
         assert_eq!((record.from, record.to), (listen(), remote(40)));
-        // Members that go together: a port alone, an address alone, both versions, a socket.
-        let members: [&[Vec<u8>]; 5] = [
-            &[attr(5, &[1, 2])],
-            &[attr(2, &[192, 0, 2, 9])],
-            &[attr(2, &[192, 0, 2, 9]), attr(3, &[0xfd; 16]), attr(5, &[1, 2])],
-            &[u32_attr(6, 7)],
-            &[u32_attr(13, 7)],
-        ];
-        for more in members {
-            let all = [&[u32_attr(1, 2)], more].concat();
-            let request = Family::Ovpn.command(client.index, 2, 2, &all);
-            client.ask(&request, &[]).refused(EINVAL);
-        }
+        members_that_go_together(&mut client);
         assert_eq!(client.peer(2).remote, Some(remote(40)));
         bed.end();
     });
+}
+
+/// A port alone, an address alone, both versions, a socket, one timer: SET_PEER of peer 2 is refused.
+fn members_that_go_together(client: &mut Client) {
+    let members: [&[Vec<u8>]; 5] = [
+        &[attr(5, &[1, 2])],
+        &[attr(2, &[192, 0, 2, 9])],
+        &[attr(2, &[192, 0, 2, 9]), attr(3, &[0xfd; 16]), attr(5, &[1, 2])],
+        &[u32_attr(6, 7)],
+        &[u32_attr(13, 7)],
+    ];
+    for more in members {
+        let all = [&[u32_attr(1, 2)], more].concat();
+        let request = Family::Ovpn.command(client.index, 2, 2, &all);
+        client.ask(&request, &[]).refused(EINVAL);
+    }
 }
 
 #[test]

@@ -32,6 +32,23 @@ pub struct New {
 }
 
 impl New {
+    /// Nothing of it but which.
+    pub fn id(id: u32) -> New {
+        New { id, ..New::default() }
+    }
+
+    /// With these VPN addresses instead.
+    pub fn vpn(mut self, vpn: &[IpAddr]) -> New {
+        self.vpn = vpn.to_vec();
+        self
+    }
+
+    /// At this address.
+    pub fn at(mut self, remote: SocketAddr) -> New {
+        self.remote = Some(remote);
+        self
+    }
+
     /// Where the bed expects it, with its VPN address.
     pub fn of(id: u32) -> New {
         New {
