@@ -408,7 +408,8 @@ fn floated<'n>(net: &'n Net, v6: bool) -> (Daemon<'n>, SocketAddr) {
 /// Another machine gets the address that the first one had, and connects from that port.
 fn newcomer<'n>(net: &'n Net, v6: bool, port: u16) -> Daemon<'n> {
     net.clients[1].move_to(addresses(v6)[0]);
-    let mut second = at_port(&net.clients[1], v6, port).start();
+    let second = at_port(&net.clients[1], v6, port).set("auth-retry", "nointeract");
+    let mut second = second.start();
     second.connected();
     net.clients[1].wait_ping(server_address(0, false));
     second
@@ -465,17 +466,38 @@ fn a_newcomer_has_the_old_address_and_another_port_over_ipv6() {
     other_port("a_newcomer_has_the_old_address_and_another_port_over_ipv6", true);
 }
 
-/// A daemon that is not told of floats takes what comes from that address and port for the client that it knows there.
+/// A daemon that is not told of floats takes what comes from that address and port for the client that it knows there: it
+/// refuses another certificate, and ends the session with that client. Both can connect then.
 #[test]
 fn a_newcomer_has_the_old_address_and_port() {
     let name = "a_newcomer_has_the_old_address_and_port";
-    two_clients(name, false, |net, _| {
-        let (first, _) = floated(net, false);
+    two_clients(name, false, |net, here| {
+        let (mut first, _) = floated(net, false);
         let second = newcomer(net, false, PORT);
-        assert_pings(&net.server, &second);
+        net.clients[1].wait_ping(server_address(0, false));
+        if net.server.path == Path::Offload {
+            here.wait_said("CN attempted to change from 'client0' to 'client1'", 1);
+            second.wait_said("AUTH_FAILED", 1);
+            assert!(
+                net.server
+                    .gateway()
+                    .stderr()
+                    .contains("somebody else is heard from its former address")
+            );
+            first.connected_times(2);
+        }
         net.clients[0].wait_ping(server_address(0, false));
-        assert_pings(&net.server, &first);
-        assert_ne!(first.vpn(false), second.vpn(false));
+        let vpns = [&first, &second].map(|daemon| daemon.vpn(false));
+        assert_ne!(vpns[0], vpns[1]);
+        for daemon in [&first, &second] {
+            assert_pings(&net.server, daemon);
+        }
+        if net.server.path == Path::Offload {
+            // Nothing is translated any more.
+            let [old, new] = addresses(false).map(endpoint);
+            let found = vpns.map(|vpn| whereabouts(&net.server, vpn));
+            assert_eq!(found, [[Some(new), None], [Some(old), None]]);
+        }
     });
 }
 

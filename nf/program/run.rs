@@ -196,7 +196,7 @@ fn watch(
     loop {
         // Requests of daemons end it early. Not `sleep`, which goes on after a signal and never ends when net_tap has one
         // sent every few microseconds.
-        let more = control.serve();
+        let more = control.serve(due);
         let left = due.saturating_duration_since(Instant::now());
         if !left.is_zero() {
             if !more {
@@ -204,8 +204,8 @@ fn watch(
             }
             continue;
         }
-        due = Instant::now() + TICK;
         control.tick();
+        due = Instant::now() + TICK;
         if signals.end.load(Ordering::Relaxed) {
             tracing::info!("told to end");
             return Ok(());

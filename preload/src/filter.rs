@@ -29,7 +29,11 @@ const fn op(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
     }
 }
 
-/// Puts the filter on a UDP socket; anything else is left alone.
+/// Datagrams that may wait on a socket when it gets the filter; more are not looked at.
+const WAITING: usize = 65_536;
+
+/// Puts the filter on a UDP socket; anything else is left alone. What waits on it already has passed no filter and is thrown
+/// away: control packets are sent again by whoever sent them.
 ///
 /// # Errors
 /// What setsockopt(2) says: the socket is not protected then.
@@ -37,6 +41,9 @@ pub fn keep_data_from(fd: c_int) -> real::Result<()> {
     let domain = option(fd, libc::SO_DOMAIN);
     let inet = domain == Some(libc::AF_INET) || domain == Some(libc::AF_INET6);
     if !inet || option(fd, libc::SO_PROTOCOL) != Some(libc::IPPROTO_UDP) {
+        return Ok(());
+    }
+    if has_filter(fd) {
         return Ok(());
     }
     let program = sock_fprog {
@@ -54,7 +61,35 @@ pub fn keep_data_from(fd: c_int) -> real::Result<()> {
             len,
         )
     }?;
+    throw_away_what_waits(fd);
     Ok(())
+}
+
+/// Whether the socket has a filter of this length.
+fn has_filter(fd: c_int) -> bool {
+    let mut len: u32 = 0;
+    // SAFETY: with a length of 0 the kernel writes the number of instructions to it and nothing else.
+    let done = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_GET_FILTER,
+            std::ptr::null_mut(),
+            &raw mut len,
+        )
+    };
+    done == 0 && len as usize == PROGRAM.len()
+}
+
+fn throw_away_what_waits(fd: c_int) {
+    for _ in 0..WAITING {
+        let mut byte = 0_u8;
+        // SAFETY: one byte of this stack; the rest of the datagram is cut off.
+        let got = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) };
+        if got < 0 {
+            return;
+        }
+    }
 }
 
 fn option(fd: c_int, name: c_int) -> Option<c_int> {

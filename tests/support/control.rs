@@ -169,11 +169,26 @@ impl Bed {
     }
 
     /// Sends an inner packet of a peer from where it is, and waits until it comes out of the tunnel interface.
+    #[track_caller]
     pub fn carries_in(&mut self, inside: &UdpSocket, peer: u32, key: &mut Key) {
         let n = fastrand::u32(..);
         let record = key.seal(peer, &inner_v4(vpn(peer), OWN, 100, n));
         self.far.send(remote(peer), listen(), &record);
-        assert_eq!(arrived(inside), n, "peer {peer}, key {}", key.id);
+        self.assert_arrives(inside, n);
+    }
+
+    /// Waits for a numbered packet out of the tunnel interface; what the gateway says if it does not come.
+    #[track_caller]
+    pub fn assert_arrives(&self, inside: &UdpSocket, n: u32) {
+        match arrives(inside) {
+            Ok(number) => assert_eq!(number, n),
+            Err(e) => panic!(
+                "nothing came out of the tunnel: {e}; {} {}\n{}",
+                self.gateway.telemetry("/ovpn/drops"),
+                self.gateway.telemetry("/ovpn/lcores"),
+                self.gateway.stderr()
+            ),
+        }
     }
 
     /// Sends a packet to a peer, and waits for its record, which has to open with this key.
@@ -239,9 +254,12 @@ pub fn inside(own: IpAddr) -> UdpSocket {
 /// The number in the next packet at such a socket.
 #[track_caller]
 pub fn arrived(inside: &UdpSocket) -> u32 {
+    arrives(inside).unwrap_or_else(|e| panic!("nothing came out of the tunnel: {e}"))
+}
+
+/// The same, or why there is none.
+pub fn arrives(inside: &UdpSocket) -> std::io::Result<u32> {
     let mut bytes = [0; 2048];
-    match inside.recv_from(&mut bytes) {
-        Ok(_) => u32::from_be_bytes(bytes[..4].try_into().expect("four bytes")),
-        Err(e) => panic!("nothing came out of the tunnel: {e}"),
-    }
+    inside.recv_from(&mut bytes)?;
+    Ok(u32::from_be_bytes(bytes[..4].try_into().expect("four bytes")))
 }

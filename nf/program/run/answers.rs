@@ -222,12 +222,7 @@ mod tests {
     };
 
     fn gateway(cpus: &[usize]) -> Gateway {
-        let handle = |&cpu| Handle {
-            cpu,
-            counters: Arc::new(Counters::default()),
-            mailbox: mailbox().0,
-            stuck: Arc::default(),
-        };
+        let handle = |&cpu| Handle::new(cpu, Arc::new(Counters::default()), mailbox().0);
         let registry = Arc::new(Mutex::new(Registry { tunnels: Vec::new() }));
         Gateway::new(cpus.iter().map(handle).collect(), Vec::new(), registry, TUNING, 1)
     }

@@ -20,12 +20,13 @@ use lcore::imb::Key;
 use lcore::mailbox::Message;
 use mirror::Stale;
 use nf_control::dco::Notification;
+use nf_control::rekey::Notice;
 use nf_control::timers::PeerTimers;
 use nf_kernel::Route;
 use nf_path::tunnel::Mode;
 use nf_path::verdict::DropReason;
-use nf_state::{Millis, Update};
-use std::collections::{BTreeSet, VecDeque};
+use nf_state::{Millis, Slot, Update};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use ways::Ways;
@@ -63,7 +64,7 @@ pub struct Control<'g> {
     listen: Listen,
     timers: PeerTimers<PeerRef>,
     /// Keepalives that are due and that no mailbox had room for.
-    pings: VecDeque<PeerRef>,
+    pings: BTreeSet<PeerRef>,
     ways: Ways,
     cycles_per_ms: u64,
     started: Instant,
@@ -125,7 +126,7 @@ impl<'g> Control<'g> {
             host: parts.host,
             listen: parts.listen,
             timers: PeerTimers::new(),
-            pings: VecDeque::new(),
+            pings: BTreeSet::new(),
             cycles_per_ms: parts.cycles_per_ms,
             started: Instant::now(),
             told: String::new(),
@@ -167,6 +168,7 @@ impl<'g> Control<'g> {
             for peer in self.ways.unresolved(&registry) {
                 self.ways.resolve(&mut self.kernel.netlink, &registry, peer);
             }
+            self.translations.stale |= !self.translations.is_empty();
         }
     }
 
@@ -213,11 +215,15 @@ impl<'g> Control<'g> {
         let mut used_up = BTreeSet::new();
         for (index, tunnel) in (0u8..).zip(&mut registry.tunnels) {
             for entry in tunnel.peers.values_mut() {
+                let primary = entry.keys.get(Slot::Primary).map(|key| key.slot.serial());
                 for key in entry.keys.iter_mut() {
                     for notice in key.notices(now) {
                         let (peer, key_id) = (entry.id, key.slot.key_id());
                         tracing::warn!("peer {peer} of {}, key {key_id}: {notice}", tunnel.interface);
-                        used_up.insert((index, peer, key_id));
+                        // A daemon is told once of a key, and only while it can still do something.
+                        if primary == Some(key.slot.serial()) && key.tell() && notice != Notice::IdsExhausted {
+                            used_up.insert((index, peer, key_id));
+                        }
                     }
                 }
             }

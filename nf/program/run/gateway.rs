@@ -16,7 +16,7 @@ use nf_path::inbound::classify::Listeners;
 use nf_path::outbound::Nic;
 use nf_wire::ether::HEADER_LEN;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,9 @@ const HOST_HEADER: usize = HEADER_LEN + 8;
 
 /// How long a worker may take to read its mailbox.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What of one pause counts.
+const COUNTED: Duration = Duration::from_millis(10);
 
 /// How long to look without pause.
 const SPIN: Duration = Duration::from_micros(20);
@@ -38,8 +41,8 @@ pub struct Handle {
     pub counters: Arc<Counters>,
     /// Where it takes changes from.
     pub mailbox: Sender,
-    /// Whether it did not read its mailbox in time.
-    pub stuck: Arc<AtomicBool>,
+    /// One more than the changes that it had made when it did not make the next in time; 0: it always did.
+    stuck_at: Arc<AtomicU64>,
 }
 
 /// A worker that runs.
@@ -51,24 +54,28 @@ pub struct Running {
 }
 
 impl Handle {
+    /// Of a worker on this CPU.
+    pub fn new(cpu: usize, counters: Arc<Counters>, mailbox: Sender) -> Handle {
+        Handle {
+            cpu,
+            counters,
+            mailbox,
+            stuck_at: Arc::default(),
+        }
+    }
+
     /// Leaves a message, and waits while the mailbox is full; not again once it waited in vain.
     ///
     /// # Errors
     /// The worker does not read it.
     pub fn send_patiently(&self, mut message: Message) -> Result<(), String> {
-        let until = Instant::now() + PATIENCE;
+        let mut patience = Patience::new(self);
         loop {
             message = match self.mailbox.send(message) {
                 Ok(()) => return Ok(()),
                 Err(back) => back,
             };
-            if self.stuck.load(Ordering::Relaxed) || Instant::now() > until {
-                self.stuck.store(true, Ordering::Relaxed);
-                return Err(format!("worker {}: it does not read its mailbox", self.cpu));
-            }
-            // It stops reading when nobody takes its answers.
-            self.take_replies();
-            std::thread::park_timeout(Duration::from_millis(1));
+            patience.wait(self, Duration::from_millis(1))?;
         }
     }
 
@@ -77,22 +84,22 @@ impl Handle {
     /// # Errors
     /// It does not read its mailbox.
     pub fn wait_until_applied(&self) -> Result<(), String> {
-        let sent = self.mailbox.sent();
-        let began = Instant::now();
+        let (sent, began) = (self.mailbox.sent(), Instant::now());
+        let mut patience = Patience::new(self);
         while self.mailbox.applied() < sent {
-            if self.stuck.load(Ordering::Relaxed) || began.elapsed() > PATIENCE {
-                self.stuck.store(true, Ordering::Relaxed);
-                return Err(format!("worker {}: it does not read its mailbox", self.cpu));
-            }
-            self.take_replies();
             // A worker that polls takes microseconds; one that sleeps meanwhile, or shares this CPU, wants it free.
             if began.elapsed() < SPIN {
                 std::hint::spin_loop();
             } else {
-                std::thread::park_timeout(Duration::from_micros(50));
+                patience.wait(self, Duration::from_micros(50))?;
             }
         }
         Ok(())
+    }
+
+    /// Whether it did not make a change in time, and has made none since.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck_at.load(Ordering::Relaxed) == self.mailbox.applied() + 1
     }
 
     /// Peers and keys that came back are dropped here: zeroised and freed off the fast path. What could not be done is
@@ -103,6 +110,46 @@ impl Handle {
                 tracing::warn!("worker {}: {rejected}", self.cpu);
             }
         }
+    }
+}
+
+/// How long a worker was waited for without its making any change.
+struct Patience {
+    waited: Duration,
+    last: Instant,
+    applied: u64,
+}
+
+impl Patience {
+    fn new(worker: &Handle) -> Patience {
+        Patience {
+            waited: Duration::ZERO,
+            last: Instant::now(),
+            applied: worker.mailbox.applied(),
+        }
+    }
+
+    /// Waits a little, or no more.
+    fn wait(&mut self, worker: &Handle, step: Duration) -> Result<(), String> {
+        if worker.is_stuck() || self.waited > PATIENCE {
+            // One more than it has made, so that 0 is none.
+            worker
+                .stuck_at
+                .store(worker.mailbox.applied() + 1, Ordering::Relaxed);
+            return Err(format!("worker {}: it does not read its mailbox", worker.cpu));
+        }
+        // It stops reading when nobody takes its answers.
+        worker.take_replies();
+        std::thread::park_timeout(step);
+        let (now, applied) = (Instant::now(), worker.mailbox.applied());
+        // A process that was stopped meanwhile, or a machine, gave the worker no time either.
+        self.waited = if applied == self.applied {
+            self.waited + (now - self.last).min(COUNTED)
+        } else {
+            Duration::ZERO
+        };
+        (self.last, self.applied) = (now, applied);
+        Ok(())
     }
 }
 
@@ -156,12 +203,7 @@ pub fn launch(
         cycles_per_ms: machine.eal.tsc_hz() / 1000,
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let handle = Handle {
-        cpu,
-        counters,
-        mailbox: sender,
-        stuck: Arc::default(),
-    };
+    let handle = Handle::new(cpu, counters, sender);
     let worker = poll(machine, parts, pools, config.nic.mtu, cpu, stop.clone())?;
     Ok(Running { handle, stop, worker })
 }

@@ -24,6 +24,7 @@ pub struct HeldKey {
     /// When it was installed.
     pub since: Instant,
     watch: RekeyWatch,
+    told: bool,
 }
 
 /// The halves of a static key.
@@ -39,7 +40,13 @@ impl HeldKey {
             since: Instant::now(),
             names,
             slot,
+            told: false,
         }
+    }
+
+    /// Whether its daemon has not been told yet that it nears its end; it is, from now on.
+    pub fn tell(&mut self) -> bool {
+        !std::mem::replace(&mut self.told, true)
     }
 
     /// Whether it is this key, with the same key id.

@@ -72,6 +72,18 @@ impl Listen {
         self.sockets.clone_from(&other.sockets);
     }
 
+    /// Another tunnel that listens where this socket would: two sockets can do so only in different network namespaces.
+    pub fn taken(&self, tunnel: u8, socket: Socket) -> Option<(SocketAddr, u8)> {
+        let wild = |a: SocketAddr| a.ip().is_unspecified();
+        let same = |a: SocketAddr, b: SocketAddr| {
+            let version = a.is_ipv4() == b.is_ipv4();
+            version && a.port() == b.port() && (a.ip() == b.ip() || wild(a) || wild(b))
+        };
+        self.all()
+            .filter(|(_, t)| *t != tunnel)
+            .find(|(other, _)| socket.addresses().any(|own| same(own, *other)))
+    }
+
     /// One more peer uses a daemon's socket. Whether it is the first.
     pub fn attach(&mut self, tunnel: u8, socket: Socket) -> bool {
         let peers = self.sockets.entry((tunnel, socket)).or_default();

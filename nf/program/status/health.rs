@@ -17,6 +17,7 @@ pub fn health(report: &Report) -> Vec<String> {
             reasons.push(format!("no daemon drives {}", tunnel.interface));
         }
         reasons.extend(keyless(tunnel));
+        reasons.extend(used_up(tunnel));
     }
     for client in report.clients.iter().filter(|c| c.tunnels.is_empty()) {
         reasons.push(format!(
@@ -31,6 +32,20 @@ pub fn health(report: &Report) -> Vec<String> {
         ));
     }
     reasons
+}
+
+/// The peers of a tunnel whose primary key has no packet id left.
+fn used_up(tunnel: &TunnelReport) -> impl Iterator<Item = String> + '_ {
+    let used_up = |peer: &&PeerReport| {
+        let primary = peer.keys.iter().find(|key| key.slot == KeySlotName::Primary);
+        primary.is_some_and(|key| key.next_packet_id > u64::from(u32::MAX))
+    };
+    tunnel.peers.iter().filter(used_up).take(NAMED).map(|peer| {
+        format!(
+            "all packet ids of the primary key of peer {} of {} are used: nothing can be sent to it until the daemon renegotiates",
+            peer.id, tunnel.interface
+        )
+    })
 }
 
 /// The peers of a tunnel that have no primary key, in one line.

@@ -8,20 +8,17 @@ mod meaning;
 mod traffic;
 
 use super::golden::{self, Line};
-use super::message::{ERROR, GENERIC, HEADER, attributes, find, kind, put, seq, set_seq, u16_at, u32_at};
+use super::message::{ERROR, GENERIC, HEADER, find, kind, put, seq, set_seq, u16_at, u32_at};
 use super::reply::Told;
-use super::{
-    Answer, Bed, Client, Family, HOST, Key, Material, Peer, TUNNELS, arrived, index_of, inside, shape,
-};
-use crate::gateway::{ip, wait_for};
-use nf_path::twin::craft::{inner_v4, inner_v6, number};
-use nf_state::Cipher;
+use super::{Answer, Bed, Client, Family, HOST, Key, TUNNELS, index_of, inside, shape};
+use crate::gateway::{ip, run, wait_for};
 use ovpn_dco_protocol::GENERIC as GENERIC_SOCKET;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
+use std::process::Command;
 
 /// A peer as the daemon has made it.
 struct Made {
@@ -148,6 +145,12 @@ impl Replay {
                 tunnel,
                 "nodad",
             ]);
+            let there = ["-6", "-o", "route", "show", "table", "local", "dev", tunnel];
+            // The kernel takes its time until packets to an IPv6 address are its own.
+            wait_for("the address", || {
+                address.contains('.')
+                    || run(Command::new("ip").args(there)).contains(&format!("local {address} "))
+            });
             self.inside.push(inside(address.parse().expect("an address")));
         }
         if !self.plan.client {

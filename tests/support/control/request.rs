@@ -1,7 +1,7 @@
 //! The commands of both families, from bytes.
 
 use super::far::Key;
-use super::message::{DUMP, NESTED, REQUEST, attr, generic, message, nest, u32_attr};
+use super::message::{DUMP, REQUEST, attr, generic, message, nest, u32_attr};
 use nf_state::Cipher;
 use std::net::{IpAddr, SocketAddr};
 
@@ -290,9 +290,4 @@ pub fn link_delete(index: u32) -> Vec<u8> {
 /// RTM_GETLINK, which asks for no acknowledgement.
 pub fn link_get(index: u32) -> Vec<u8> {
     message(18, 1, &ifinfomsg(index))
-}
-
-/// That a nest has its flag.
-pub fn is_nest(id: u16) -> bool {
-    id & NESTED != 0
 }

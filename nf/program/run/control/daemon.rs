@@ -19,12 +19,9 @@ pub use query::{scoped, state};
 use super::{Control, lock};
 use crate::program::exit::Failure;
 use crate::program::run::registry::PeerRef;
-use lcore::socket::Fds;
-use lcore::socket::{ClientId, Incoming};
+use lcore::socket::{ClientId, Fds, Incoming};
 use nf_control::dco::{self, Command, Errno, Family, Header, Message, Refusal, Request, reply};
-
-/// Requests that are answered between two ticks.
-const REQUESTS: usize = 256;
+use std::time::Instant;
 
 /// NLM_F_ACK of linux/netlink.h.
 const ACK: u16 = 4;
@@ -33,9 +30,9 @@ const ACK: u16 = 4;
 type Replies = Vec<Vec<u8>>;
 
 impl Control<'_> {
-    /// Answers what has come in by the control socket; whether there may be more.
-    pub fn serve(&mut self) -> bool {
-        for _ in 0..REQUESTS {
+    /// Answers what has come in by the control socket, not beyond `until`; whether there may be more.
+    pub fn serve(&mut self, until: Instant) -> bool {
+        while Instant::now() < until {
             let Some(incoming) = self.clients.next() else {
                 return false;
             };
@@ -79,6 +76,10 @@ impl Control<'_> {
                 // Whether or not it asked for that: whoever waits does so for one of the three.
                 Ok(true) => return self.clients.send(from, reply::ack(&header)),
                 Ok(false) => return self.clients.send(from, reply::noop(&header)),
+                // An interface that is asked for whether or not it is there is no mistake.
+                Err(refusal) if refusal.errno == Errno::ENODEV => {
+                    return self.clients.send(from, reply::error(&header, &refusal));
+                }
                 Err(refusal) => Err(refusal),
             },
             Message::Peer(request) => match request.command {
@@ -100,12 +101,7 @@ impl Control<'_> {
     }
 
     fn refuse(&self, from: ClientId, header: &Header, refusal: &Refusal) {
-        // A name that is asked for whether or not it is there is no mistake.
-        if refusal.errno == Errno::ENODEV {
-            tracing::debug!("{}: {}", self.clients.name(from), refusal.text);
-        } else {
-            tracing::warn!("{}: refused: {}", self.clients.name(from), refusal.text);
-        }
+        tracing::warn!("{}: refused: {}", self.clients.name(from), refusal.text);
         self.clients.send(from, reply::error(header, refusal));
     }
 
@@ -184,6 +180,9 @@ impl Control<'_> {
             tracing::warn!("{name} is gone: its {} peers go with it", left.len());
         }
         self.remove_all(&mut registry, &left);
+        for tunnel in left.iter().map(|(tunnel, _)| *tunnel) {
+            registry.tunnels[usize::from(tunnel)].gone.clear();
+        }
         drop(registry);
         let Some(client) = last_of else { return };
         for tunnel in 0..self.tunnels.len() as u8 {

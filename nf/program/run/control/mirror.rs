@@ -91,6 +91,7 @@ impl Control<'_> {
         if stale.listeners {
             self.refresh_listeners();
         }
+        self.translations.stale |= !self.translations.is_empty() && (stale.ways || !stale.hops.is_empty());
         let registry = self.registry.clone();
         let registry = lock(&registry);
         if stale.ways {
@@ -151,6 +152,27 @@ impl Control<'_> {
             None => Vec::new(),
         };
         self.apply_routes(tunnel);
+    }
+
+    /// Makes the workers' tables what a new peer and routes say. Only where the kernel has routes `via` one of its addresses are
+    /// all looked at: which of several holds depends on the others.
+    pub(super) fn apply_routes_of(&mut self, (tunnel, id): PeerRef) {
+        let routes = &self.tunnels[usize::from(tunnel)].routes;
+        let mut registry = lock(&self.registry);
+        let Some(entry) = registry.get((tunnel, id)) else {
+            return;
+        };
+        let via = |route: &nf_kernel::Route| route.gateway.is_some_and(|g| entry.addresses.contains(&g));
+        if routes.iter().any(via) {
+            drop(registry);
+            return self.apply_routes(usize::from(tunnel));
+        }
+        let prefixes: Vec<_> = entry.prefixes().collect();
+        let now = &mut registry.tunnels[usize::from(tunnel)].routes;
+        for prefix in prefixes {
+            now.insert(prefix, id);
+            self.update(tunnel, |_| Update::AddRoute { peer: id, prefix });
+        }
     }
 
     /// Makes the workers' tables what peers and routes say now.

@@ -90,20 +90,28 @@ impl Control<'_> {
     pub(super) fn bind(&mut self, (tunnel, id): PeerRef) {
         let registry = self.registry.clone();
         let mut registry = lock(&registry);
+        let Some(binding) = registry.get((tunnel, id)).map(|e| e.endpoint.read()) else {
+            return;
+        };
+        // The workers have an address once. It is tried again as long as another peer has it.
+        let peers = &registry.tunnels[usize::from(tunnel)].peers;
+        let held = |b: &Binding| peers.values().any(|e| e.id != id && e.bound == Some(b.remote));
+        let binding = binding.filter(|b| !held(b));
         let Some(entry) = registry.get_mut((tunnel, id)) else {
             return;
         };
-        if let Some(binding) = entry.endpoint.read()
+        if let Some(binding) = binding
             && entry.bound != Some(binding.remote)
         {
             entry.bound = Some(binding.remote);
             let address = (binding.remote.ip(), binding.remote.port());
             self.update(tunnel, |_| Update::BindAddress { peer: id, address });
-            let driven = entry.driven.as_mut();
-            let moved = driven.filter(|d| d.known != binding.remote);
-            self.translations.stale |= moved.is_some() || !self.translations.is_empty();
-            if let Some(driven) = moved {
-                driven.moved = Some(Instant::now());
+            if let Some(driven) = &mut entry.driven {
+                let away = driven.known != binding.remote;
+                // Where the daemon believes it to be, nothing is in the way of the next time.
+                driven.translate |= !away;
+                driven.moved = away.then(Instant::now);
+                self.translations.stale |= away || !self.translations.is_empty();
             }
         }
         self.ways
@@ -155,7 +163,7 @@ impl Control<'_> {
         let mut gone = Vec::new();
         for action in due {
             match action {
-                Action::Ping(peer) => self.pings.push_back(peer),
+                Action::Ping(peer) => drop(self.pings.insert(peer)),
                 Action::Expire(peer) => gone.push(peer),
             }
         }
@@ -187,13 +195,13 @@ impl Control<'_> {
 
     /// Asks the workers for the keepalives that are due, as many as they have room for.
     fn ping(&mut self) {
-        while let Some((tunnel, peer)) = self.pings.front().copied() {
+        while let Some((tunnel, peer)) = self.pings.first().copied() {
             let owner = nf_path::outbound::owner(peer, self.workers.len() as u8);
             let worker = &self.workers[usize::from(owner)];
             if worker.mailbox.send(Message::Ping { tunnel, peer }).is_err() {
                 return;
             }
-            self.pings.pop_front();
+            self.pings.pop_first();
         }
     }
 

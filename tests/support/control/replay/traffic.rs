@@ -1,6 +1,6 @@
 //! Packets of the peers that a recorded daemon has made.
 
-use super::super::{PORTS, arrived};
+use super::super::PORTS;
 use super::{OWN, OWN_CLIENT, Replay};
 use nf_path::twin::craft::{inner_v4, inner_v6, number};
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +32,7 @@ impl Replay {
                 self.next += 1;
                 let record = key.seal(peer, &packet(self.next));
                 self.bed.far.send(remote, local, &record);
-                assert_eq!(arrived(inside), self.next, "peer {peer}, key {}", key.id);
+                self.bed.assert_arrives(inside, self.next);
                 made.counts[0][0] += 1;
                 made.counts[0][1] += 100;
             }

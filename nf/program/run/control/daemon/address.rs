@@ -8,6 +8,7 @@ use nf_control::dco::Family;
 use nf_kernel::RouteTo;
 use nf_path::translate::{Translation, Translations};
 use nf_state::Event;
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Neighbours that are looked after in one go.
@@ -66,12 +67,15 @@ impl Control<'_> {
             });
         }
         drop(registry);
-        if all == self.translations.all && !std::mem::take(&mut self.translations.outdated) {
+        let outdated = std::mem::take(&mut self.translations.outdated);
+        if all == self.translations.all && !outdated {
             return;
         }
         self.send(|_| Message::Translate(Box::new(Translations::new(all.iter().copied()))));
         let before = std::mem::take(&mut self.translations.all);
-        for translation in all.iter().filter(|t| !before.contains(t)) {
+        let before: HashMap<_, _> = before.iter().map(|t| ((t.tunnel, t.peer), t)).collect();
+        let new = |t: &&Translation| before.get(&(t.tunnel, t.peer)) != Some(t);
+        for translation in all.iter().filter(new).take(AT_A_TIME) {
             self.stand_in(translation);
         }
         self.translations.all = all;

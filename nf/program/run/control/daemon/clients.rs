@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Instant;
 
+/// Most connections of one client. A daemon has two or three.
+const EACH: usize = 16;
+
 /// That a daemon drives a tunnel.
 pub struct Claim {
     /// The client.
@@ -140,6 +143,17 @@ impl Clients {
         let Some(parent) = self.connections.get(&from) else {
             return;
         };
+        let has = self
+            .connections
+            .values()
+            .filter(|c| c.client == parent.client)
+            .count();
+        if has >= EACH {
+            let text = format!("{} has {EACH} connections already", self.name(from));
+            tracing::warn!("{text}");
+            let errno = Errno::EBUSY;
+            return self.send(from, reply::error(header, &Refusal { errno, text }));
+        }
         let connection = Connection {
             client: parent.client,
             credentials: parent.credentials,
@@ -203,11 +217,12 @@ impl Clients {
         what: &Notification,
     ) {
         for (id, connection) in &self.connections {
-            // A 2.6 daemon does not look at whose interface it is.
             if connection.client != driver && drivers.contains(&connection.client) {
                 continue;
             }
-            for family in &connection.groups {
+            // A 2.6 daemon that drives nothing yet does not look at whose interface it is.
+            let own = |family: &&Family| connection.client == driver || **family == Family::Ovpn;
+            for family in connection.groups.iter().filter(own) {
                 if let Some(packet) = dco::notification(*family, interface, what) {
                     self.send(*id, packet);
                 }

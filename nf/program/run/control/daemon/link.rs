@@ -99,7 +99,9 @@ impl Control<'_> {
             since: Instant::now(),
             family: None,
         });
+        // Who is told of an error goes its own way.
         self.applied()
+            .inspect_err(|_| self.tunnels[usize::from(tunnel)].claim = None)
     }
 
     fn delete(&mut self, from: ClientId, tunnel: u8) -> Result<(), Refusal> {
@@ -116,7 +118,7 @@ impl Control<'_> {
         self.applied()
     }
 
-    /// Ends a claim: the peers go, and the interface is as before anybody asked for it.
+    /// Ends a claim: the peers go, and the interface is down and without addresses.
     pub(super) fn release(&mut self, tunnel: u8) {
         let registry = self.registry.clone();
         let mut registry = lock(&registry);

@@ -13,6 +13,7 @@ use nf_control::dco::{DelReason, Errno, Family, NewPeer, Notification, Refusal, 
 use nf_path::tunnel::Mode;
 use nf_state::Binding;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::MutexGuard;
 
 impl Control<'_> {
     pub(super) fn new_peer(
@@ -28,8 +29,12 @@ impl Control<'_> {
         let Some(remote) = new.remote.map(unscoped) else {
             return Err(refusal(Errno::EINVAL, format!("peer {}: no remote", new.id)));
         };
-        self.make_room(family, tunnel, new)?;
         self.attach(tunnel, socket)?;
+        if let Err(refusal) = self.make_room(family, tunnel, new) {
+            self.detach(&[(tunnel, socket)]);
+            return Err(refusal);
+        }
+        self.check_route(tunnel, new.id, remote);
         let own = self.own_addresses();
         let local = match new.local {
             Some(ip) => Some(SocketAddr::new(ip, socket.address.port())),
@@ -66,8 +71,21 @@ impl Control<'_> {
         drop(registry);
         self.bind(peer);
         self.put_neighbours_of(peer);
-        self.apply_routes(usize::from(tunnel));
+        self.apply_routes_of(peer);
         Ok(())
+    }
+
+    /// A line when the kernel would not send to a peer by the host interface: its control packets go another way then, and
+    /// its records none.
+    fn check_route(&mut self, tunnel: u8, peer: u32, remote: SocketAddr) {
+        let Some(host) = self.host else { return };
+        match self.kernel.netlink.route_to(remote.ip(), None) {
+            Ok(Some(route)) if route.oif == host && !route.local => {}
+            _ => tracing::warn!(
+                "peer {peer} of {}: the kernel does not reach {remote} by the host interface: its records can only go the way that they come",
+                self.interface(tunnel)
+            ),
+        }
     }
 
     /// Makes room for a new peer: in P2P it takes the place of the one before; in MP its id must be free, and an address that
@@ -81,6 +99,7 @@ impl Control<'_> {
                 .keys()
                 .map(|id| (tunnel, *id))
                 .collect();
+            registry.tunnels[usize::from(tunnel)].gone.clear();
             self.remove_all(&mut registry, &before);
             for (_, peer) in before {
                 // A client that comes back under the same id would take the news for that of the new one.
@@ -146,21 +165,64 @@ impl Control<'_> {
         };
         let state = state(entry, None);
         set.check(self.mode(tunnel), (state.vpn_v4, state.vpn_v6))?;
+        let SetPeer {
+            tx_id: None,
+            remote: None,
+            local: None,
+            vpn_v4: None,
+            vpn_v6: None,
+            ..
+        } = set
+        else {
+            return self.move_peer(registry, peer, set);
+        };
+        self.set_timers(&mut registry, peer, set);
+        Ok(())
+    }
+
+    /// Timers as they are to be; those of which nothing is said stay.
+    fn set_timers(&mut self, registry: &mut Registry, peer: PeerRef, set: &SetPeer) {
+        let now = self.now();
+        if let Some(entry) = registry.get_mut(peer)
+            && (set.interval.is_some() || set.timeout.is_some())
+        {
+            let (interval, timeout) = entry.keepalive.unwrap_or_default();
+            entry.keepalive = Some((set.interval.unwrap_or(interval), set.timeout.unwrap_or(timeout)));
+            match entry.timers() {
+                Some(keepalive) => self.timers.insert(peer, keepalive, now),
+                None => self.timers.remove(peer),
+            }
+        }
+    }
+
+    /// Another address, outside or inside, or another id.
+    fn move_peer(
+        &mut self,
+        mut registry: MutexGuard<'_, Registry>,
+        peer: PeerRef,
+        set: &SetPeer,
+    ) -> Result<(), Refusal> {
+        let Some(entry) = registry.get(peer) else {
+            return Ok(());
+        };
+        let state = state(entry, None);
         let family = entry.driven.as_ref().map_or(Family::Ovpn, |d| d.family);
         let cleared = |a: &IpAddr| a.is_unspecified();
         let wanted = addresses(set.vpn_v4.or(state.vpn_v4), set.vpn_v6.or(state.vpn_v6));
         let wanted: Vec<IpAddr> = wanted.into_iter().filter(|a| !cleared(a)).collect();
         self.take_addresses(&mut registry, family, peer, &wanted)?;
         let lost = self.change_peer(&mut registry, peer, set, &wanted);
+        self.set_timers(&mut registry, peer, set);
         drop(registry);
-        if let Some(index) = self.tunnels[usize::from(tunnel)].index
+        let tunnel = usize::from(peer.0);
+        if let Some(index) = self.tunnels[tunnel].index
             && let Err(e) = self.kernel.netlink.remove_neighbours(index, &lost)
         {
             tracing::debug!("{e}");
         }
         self.bind(peer);
         self.put_neighbours_of(peer);
-        self.apply_routes(usize::from(tunnel));
+        self.apply_routes(tunnel);
         self.translations.stale = true;
         Ok(())
     }
@@ -173,7 +235,6 @@ impl Control<'_> {
         set: &SetPeer,
         wanted: &[IpAddr],
     ) -> Vec<IpAddr> {
-        let now = self.now();
         let own = self.own_addresses();
         let preferred = set.remote.and_then(|remote| self.preferred_source(remote.ip()));
         let Some(entry) = registry.get_mut(peer) else {
@@ -189,7 +250,8 @@ impl Control<'_> {
                 _ => self.listen.local_for(peer.0, remote, &own, preferred),
             };
             if let Some(local) = local.filter(|_| set.remote.is_some() || set.local.is_some()) {
-                let way = None;
+                // To the same remote it goes the same way.
+                let way = before.filter(|b| b.remote == remote).and_then(|b| b.way);
                 entry.endpoint.set(&Binding { remote, local, way });
             }
             entry.remote = Some(remote);
@@ -205,14 +267,6 @@ impl Control<'_> {
             .collect();
         entry.addresses = wanted.to_vec();
         entry.tx_id = set.tx_id.unwrap_or(entry.tx_id);
-        if set.interval.is_some() || set.timeout.is_some() {
-            let (interval, timeout) = entry.keepalive.unwrap_or_default();
-            entry.keepalive = Some((set.interval.unwrap_or(interval), set.timeout.unwrap_or(timeout)));
-            match entry.timers() {
-                Some(keepalive) => self.timers.insert(peer, keepalive, now),
-                None => self.timers.remove(peer),
-            }
-        }
         self.publish(registry, peer);
         lost
     }

@@ -127,7 +127,7 @@ impl Control<'_> {
         LcoreReport {
             cpu: worker.cpu as u32,
             busy: totals.busy_cycles as f64 / elapsed.max(1) as f64,
-            stuck: worker.stuck.load(std::sync::atomic::Ordering::Relaxed),
+            stuck: worker.is_stuck(),
             counters: totals.named().map(|(name, n)| (name.into(), n)).collect(),
         }
     }

@@ -15,6 +15,10 @@ const NO_ROOM: Errno = Errno(105);
 impl Control<'_> {
     /// One peer more on a socket.
     pub(super) fn attach(&mut self, tunnel: u8, socket: Socket) -> Result<(), Refusal> {
+        if let Some((address, other)) = self.listen.taken(tunnel, socket) {
+            let text = format!("{} listens at {address} already", self.interface(other));
+            return Err(refusal(Errno::EADDRINUSE, text));
+        }
         if !self.listen.attach(tunnel, socket) {
             return Ok(());
         }
@@ -70,8 +74,14 @@ pub(super) fn socket(new: &NewPeer, mut fds: Fds) -> Result<Socket, Refusal> {
         protocol,
         local,
         v6_only,
-        ..
+        mark,
     } = transport;
+    if mark != 0 {
+        tracing::warn!(
+            "peer {}: its socket has the mark {mark}, which the gateway does not route by",
+            new.id
+        );
+    }
     match protocol {
         Protocol::Udp => Ok(Socket {
             address: local,
