@@ -306,7 +306,7 @@ fn one_that_does_not_read() {
         let udp = UdpSocket::bind("0.0.0.0:1195").expect("a free port");
         let (memory, open) = bed.resources();
         // 60,000 answers and notifications besides for one that reads none of them: less than what it may leave.
-        let slow = bed.client(family);
+        let mut slow = bed.client(family);
         slow.subscribe();
         let dump = family.dump(slow.index);
         let get = |client: &mut Client, n: u32| {

@@ -12,6 +12,7 @@ use daemon::{Daemon, INITIALISED, Machine, Net, Options, Path, Plan, client, ser
 use gateway::wait_for;
 use serde_json::Value;
 use std::net::{IpAddr, UdpSocket};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,6 +25,17 @@ const SILENT: &str = "nothing heard for";
 const PORT: u16 = 5000;
 /// Arguments of pings that are answered soon.
 const PINGS: [&str; 4] = ["-q", "-c20", "-i0.01", "-W2"];
+
+/// Waits until such pings are all answered. Where there is much to do, `ping` does not wait for the last ones.
+fn wait_pings(machine: &Machine, to: IpAddr) {
+    wait_for(
+        &format!("{} pings {to}, and all is answered", machine.name()),
+        || {
+            let pings = machine.ping(to, &PINGS);
+            pings.sent > 0 && pings.received == pings.sent
+        },
+    );
+}
 
 /// Lines of a gateway's log with this text; of a machine without one: none.
 fn gateway_said(machine: &Machine, text: &str) -> usize {
@@ -62,54 +74,64 @@ fn forge(machine: &Machine, ended: &AtomicBool) {
     }
 }
 
-/// A server with one address to give to clients, and a client of it that is killed.
-fn killed(name: &str, path: Path) {
-    let plan = Plan {
-        clients: &[path, Path::Own],
-        ..Plan::default()
-    };
-    Net::test(name, &plan, |net| {
-        let here = server(&net.server, 0)
-            .set("server", "10.8.0.0 255.255.255.0 nopool")
-            .set("ifconfig-pool", "10.8.0.2 10.8.0.2 255.255.255.0")
-            .without("server-ipv6");
-        let mut here = here.start();
-        here.connected();
-        let there = client(&net.clients[0], 0)
-            .without("nobind")
-            .set("lport", &PORT.to_string());
-        let mut there = there.start();
-        there.connected();
-        let vpn = there.vpn(false);
-        net.clients[0].wait_ping(server_address(0, false));
-        net.server.ping(vpn, &PINGS).assert_all();
-        there.kill();
-        let ended = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| forge(&net.clients[0], &ended));
-            let gone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| here.wait_said(EXITS, 1)));
-            ended.store(true, Ordering::Relaxed);
-            gone.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        });
-        assert!(here.status().client("client0").is_none());
-        if net.server.path == Path::Offload {
-            assert_eq!(gateway_said(&net.server, SILENT), 1);
-            assert_eq!(peers(&net.server, "ovpn0"), [Value::Null; 0]);
-            let (gateway, left) = (net.server.gateway(), net.server.run(&["ip", "neighbour"]));
-            assert!(gateway.dropped("bad_tag") > 0, "{:?}", net.losses());
-            assert!(!left.contains(&format!("{vpn} ")), "{left}");
-        }
-        let mut next = client(&net.clients[1], 0).start();
-        next.connected();
-        assert_eq!(next.vpn(false), vpn);
-        net.clients[1].wait_ping(server_address(0, false));
-        net.server.ping(vpn, &PINGS).assert_all();
+/// Waits until the server has given the client up, while somebody forges records of it.
+fn wait_given_up(here: &Daemon, client: &Machine) {
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| forge(client, &ended));
+        // Also when it fails: the scope waits for the forger.
+        let given_up = catch_unwind(AssertUnwindSafe(|| here.wait_said(EXITS, 1)));
+        ended.store(true, Ordering::Relaxed);
+        given_up.unwrap_or_else(|panic| resume_unwind(panic));
     });
 }
 
+/// A server with two addresses for clients, and both have one; one client is killed, and the next one gets its address.
 #[test]
 fn a_killed_client_is_expired() {
-    killed("a_killed_client_is_expired", Path::Own);
+    let plan = Plan {
+        clients: &[Path::Own; 3],
+        ..Plan::default()
+    };
+    Net::test("a_killed_client_is_expired", &plan, |net| {
+        let here = server(&net.server, 0)
+            .set("server", "10.8.0.0 255.255.255.0 nopool")
+            .set("ifconfig-pool", "10.8.0.2 10.8.0.3 255.255.255.0")
+            .without("server-ipv6");
+        let mut here = here.start();
+        here.connected();
+        let options = [0, 1, 2].map(|i| client(&net.clients[i], 0));
+        let [first, second, third] =
+            options.map(|options| options.without("nobind").set("lport", &PORT.to_string()));
+        let [mut first, mut second] = [first.start(), second.start()];
+        first.connected();
+        second.connected();
+        let vpn = first.vpn(false);
+        net.clients[0].wait_ping(server_address(0, false));
+        wait_pings(&net.server, vpn);
+        first.kill();
+        wait_given_up(&here, &net.clients[0]);
+        assert!(here.status().client("client0").is_none());
+        if net.server.path == Path::Offload {
+            assert_eq!(gateway_said(&net.server, SILENT), 1);
+            let left = peers(&net.server, "ovpn0");
+            assert!(
+                left.len() == 1 && left[0]["addresses"][0] == second.vpn(false).to_string(),
+                "{left:?}"
+            );
+            assert!(net.server.gateway().dropped("bad_tag") > 0, "{:?}", net.losses());
+            let neighbours = net.server.run(&["ip", "neighbour"]);
+            assert!(!neighbours.contains(&format!("{vpn} ")), "{neighbours}");
+        }
+        let mut third = third.start();
+        third.connected();
+        assert_eq!(third.vpn(false), vpn);
+        net.clients[2].wait_ping(server_address(0, false));
+        for daemon in [&second, &third] {
+            wait_pings(&net.server, daemon.vpn(false));
+        }
+        assert_eq!(second.said(INITIALISED).len(), 1);
+    });
 }
 
 /// Changes of the kernel's routes, as they come; printed when the test fails.
@@ -174,12 +196,8 @@ fn wait_route(machine: &Machine, via: IpAddr) {
 }
 
 /// A client with a network behind it is killed, and connects from another machine with the same certificate before the
-/// former session has expired.
-fn comes_back(
-    name: &str,
-    options: impl for<'a> FnOnce(Options<'a>) -> Options<'a>,
-    after: impl FnOnce(&Net, &Daemon, &Daemon),
-) {
+/// former session has expired; whether the server lets several such sessions be at once, and what it has for them.
+fn comes_back(name: &str, (duplicates, settings): (bool, &str), after: impl FnOnce(&Net, &Daemon, &Daemon)) {
     let plan = Plan {
         clients: &[Path::Own, Path::Own],
         ..Plan::default()
@@ -189,15 +207,16 @@ fn comes_back(
             return;
         }
         let _routes = Routes::watch(&net.server);
-        let here = server(&net.server, 0).for_client("client0", NETWORKS);
-        let mut here = options(here).start();
+        let mut here = server(&net.server, 0).for_client("client0", settings);
+        if duplicates {
+            here = here.set("duplicate-cn", "");
+        }
+        let mut here = here.start();
         here.connected();
-        net.clients.iter().for_each(|machine| {
-            [false, true]
-                .map(|v6| add(machine, behind(v6)))
-                .into_iter()
-                .collect()
-        });
+        for machine in &net.clients {
+            add(machine, behind(false));
+            add(machine, behind(true));
+        }
         let mut there = client(&net.clients[0], 0).start();
         there.connected();
         for v6 in [false, true] {
@@ -214,7 +233,7 @@ fn comes_back(
         for v6 in [false, true] {
             wait_route(&net.server, again.vpn(v6));
             net.server.wait_ping(behind(v6));
-            net.server.ping(behind(v6), &PINGS).assert_all();
+            wait_pings(&net.server, behind(v6));
         }
         after(net, &here, &again);
     });
@@ -224,7 +243,7 @@ fn comes_back(
 fn a_network_follows_its_client() {
     comes_back(
         "a_network_follows_its_client",
-        |here| here,
+        (false, NETWORKS),
         |net, here, again| {
             // The daemon itself ends the former session as soon as the new one begins.
             here.wait_said("previous active sessions by this client to be dropped", 1);
@@ -232,7 +251,7 @@ fn a_network_follows_its_client() {
                 assert_eq!(peers(&net.server, "ovpn0").len(), 1);
             }
             for v6 in [false, true] {
-                net.server.ping(behind(v6), &PINGS).assert_all();
+                wait_pings(&net.server, behind(v6));
             }
             assert_eq!(again.said(INITIALISED).len(), 1);
         },
@@ -242,53 +261,55 @@ fn a_network_follows_its_client() {
 #[test]
 fn a_network_stays_when_the_former_session_expires() {
     let name = "a_network_stays_when_the_former_session_expires";
-    comes_back(
-        name,
-        |here| here.set("duplicate-cn", ""),
-        |net, here, again| {
-            here.wait_said(EXITS, 1);
-            wait_for("one session in the status file", || {
-                here.status().clients.len() == 1
-            });
-            for v6 in [false, true] {
-                println!("after the former session: {:?}", route(&net.server, v6));
-                net.server.wait_ping(behind(v6));
-                net.server.ping(behind(v6), &PINGS).assert_all();
-            }
-            assert_eq!(again.said(INITIALISED).len(), 1);
-        },
-    );
+    comes_back(name, (true, NETWORKS), |net, here, again| {
+        wait_one_session(here);
+        for v6 in [false, true] {
+            wait_route(&net.server, again.vpn(v6));
+            net.server.wait_ping(behind(v6));
+            wait_pings(&net.server, behind(v6));
+        }
+        assert_eq!(again.said(INITIALISED).len(), 1);
+    });
 }
 
+/// A route via one address is one for both sessions: with that of the former the daemon removes that of the latter. All
+/// else goes on.
 #[test]
 fn the_daemon_removes_the_route_of_an_address_that_two_sessions_share() {
     let name = "the_daemon_removes_the_route_of_an_address_that_two_sessions_share";
     let settings =
         format!("{NETWORKS}\nifconfig-push 10.8.0.77 255.255.255.0\nifconfig-ipv6-push fd08::77/64 fd08::1");
-    comes_back(
-        name,
-        |here| here.set("duplicate-cn", "").for_client("client0", &settings),
-        |net, here, again| {
-            here.wait_said(EXITS, 1);
-            wait_for("one session in the status file", || {
-                here.status().clients.len() == 1
-            });
-            for v6 in [false, true] {
-                println!("after the former session: {:?}", route(&net.server, v6));
-                net.server.ping(again.vpn(v6), &PINGS).assert_all();
-            }
-            println!("{}", net.server.run(&["ip", "neigh"]));
-            assert_eq!(again.said(INITIALISED).len(), 1);
-        },
-    );
+    comes_back(name, (true, &settings), |net, here, again| {
+        wait_one_session(here);
+        for v6 in [false, true] {
+            assert_eq!(route(&net.server, v6), None);
+            wait_pings(&net.server, again.vpn(v6));
+        }
+        assert_eq!(again.said(INITIALISED).len(), 1);
+    });
+}
+
+/// Waits until the former session is gone, with all that the daemon does then.
+fn wait_one_session(here: &Daemon) {
+    here.wait_said(EXITS, 1);
+    wait_for("one session in the status file", || {
+        here.status().clients.len() == 1
+    });
 }
 
 /// Packets that came to each client by its tunnel while the server pinged an address, which is there at both.
 fn who_answers(net: &Net, address: IpAddr) -> [bool; 2] {
-    let received = || [0, 1].map(|i: usize| net.clients[i].statistic("ovpn0", "rx", "packets"));
+    let received = || {
+        [0, 1].map(|i: usize| {
+            let machine = &net.clients[i];
+            let runs = !machine.addresses_of("ovpn0").is_empty();
+            runs.then(|| machine.statistic("ovpn0", "rx", "packets"))
+                .unwrap_or_default()
+        })
+    };
     let before = received();
     net.server.wait_ping(address);
-    net.server.ping(address, &PINGS).assert_all();
+    wait_pings(&net.server, address);
     let after = received();
     [0, 1].map(|i| after[i] - before[i] >= 20)
 }
@@ -336,31 +357,39 @@ fn of_nested_networks_the_longest_prefix_wins() {
     });
 }
 
-/// Which of the clients that run may send from that source.
+/// Which of the clients that run may send from that source; what others send is dropped.
 fn assert_sources(net: &Net, v6: bool, source: IpAddr, may: [bool; 2]) {
+    let to = server_address(0, v6);
+    let from = source.to_string();
     for (machine, may) in net.clients.iter().zip(may) {
         if machine.addresses_of("ovpn0").is_empty() {
             continue;
         }
-        let before = net.server.gateway().dropped("bad_source");
-        let source = source.to_string();
-        let pings = machine.ping(
-            server_address(0, v6),
-            &["-q", "-c5", "-i0.01", "-W1", "-I", &source],
-        );
-        // The echo replies go to whose source it is.
-        let dropped = net.server.gateway().dropped("bad_source") - before;
+        if may {
+            wait_for(&format!("{} sends from {source}", machine.name()), || {
+                machine.ping(to, &["-c1", "-W1", "-I", &from]).received > 0
+            });
+            continue;
+        }
+        let dropped = || net.server.gateway().dropped("bad_source");
+        let before = dropped();
+        let pings = machine.ping(to, &["-q", "-c5", "-i0.01", "-W1", "-I", &from]);
         assert_eq!(
-            (pings.received, dropped),
-            if may { (5, 0) } else { (0, 5) },
-            "{source} of {}",
-            machine.name()
+            pings.received,
+            0,
+            "{source} of {}: {}",
+            machine.name(),
+            pings.text
         );
+        // Kernels send by themselves from link-local sources, too.
+        wait_for(&format!("drops of {source}"), || dropped() - before >= 5);
     }
 }
 
-/// `ping` and `ping-restart` in seconds; 0: not in the configuration.
+/// `ping` and `ping-restart` in seconds; 0: there is no such timer.
 const TIMERS: [(u64, u64); 4] = [(1, 0), (0, 5), (1, 5), (0, 0)];
+/// Which of them has both.
+const BOTH: usize = 2;
 /// Pings that take longer than the longest of them.
 const LONGER: [&str; 4] = ["-q", "-c16", "-i0.4", "-W2"];
 
@@ -380,7 +409,7 @@ fn assert_timers(machine: &Machine, interface: &str, (ping, restart): (u64, u64)
     assert_eq!(told, [ping, restart], "{interface} of {}", machine.name());
 }
 
-/// A server for each pair of timers, with a client each.
+/// A server for each pair of timers, with a client each. A 2.6 daemon hands over no timer of a server without `ping`.
 #[test]
 fn each_timer_of_a_server_alone_and_both() {
     let plan = Plan {
@@ -397,34 +426,34 @@ fn each_timer_of_a_server_alone_and_both() {
             .map(|(n, timers)| timed(server(&net.server, n), timers).start());
         let mut here: Vec<_> = servers.collect();
         here.iter_mut().for_each(Daemon::connected);
-        // The third pings; of the second only data is heard.
-        let start = |(n, machine)| timed(client(machine, n), if n == 2 { (1, 0) } else { (0, 0) }).start();
-        let mut there: Vec<_> = (0..).zip(&net.clients).map(start).collect();
-        there.iter_mut().for_each(Daemon::connected);
-        net.clients[1]
-            .ping(server_address(1, false), &LONGER)
-            .assert_all();
+        let connect = |n: usize| {
+            let mut daemon = timed(client(&net.clients[n], n as u8), (0, 0)).start();
+            daemon.connected();
+            daemon
+        };
+        let others = [0, 1, 3].map(connect);
+        let heard = connect(BOTH);
+        let data = net.clients[BOTH].ping(server_address(BOTH as u8, false), &LONGER);
+        assert!(data.received > 0, "{}", data.text);
+        here[BOTH].assert_silent_about(EXITS);
+        let number = |n: usize, field| of_peer(&net.server, here[n].interface(), field);
+        assert_eq!(number(BOTH, "keepalives_rx"), 0, "data alone kept it");
         for (i, timers) in TIMERS.into_iter().enumerate() {
-            here[i].assert_silent_about(EXITS);
-            assert_timers(&net.server, here[i].interface(), timers);
+            let told = if timers.0 > 0 { timers } else { (0, 0) };
+            assert_timers(&net.server, here[i].interface(), told);
         }
-        assert!(of_peer(&net.server, "ovpn2", "keepalives_rx") > 0);
-        let sent = |n: usize| of_peer(&net.server, here[n].interface(), "keepalives_tx");
-        wait_for("keepalives", || sent(0) > 0 && sent(2) > 0);
-        assert_eq!([sent(1), sent(3)], [0, 0]);
-        there.into_iter().for_each(Daemon::kill);
+        let sent = |n| number(n, "keepalives_tx");
+        others.into_iter().chain([heard]).for_each(Daemon::kill);
         let so_far = sent(0);
-        for n in [1, 2] {
-            here[n].wait_said(EXITS, 1);
-            assert!(peers(&net.server, here[n].interface()).is_empty());
-        }
-        // Longer than it took the others, it goes on.
+        here[BOTH].wait_said(EXITS, 1);
+        assert!(peers(&net.server, here[BOTH].interface()).is_empty());
+        // Longer than it took that one, it goes on.
         wait_for("more keepalives", || sent(0) > so_far + 7);
-        for n in [0, 3] {
+        for n in [0, 1, 3] {
             here[n].assert_silent_about(EXITS);
             assert_eq!(peers(&net.server, here[n].interface()).len(), 1);
         }
-        assert_eq!(sent(3), 0);
+        assert_eq!([sent(1), sent(3)], [0, 0]);
     });
 }
 
@@ -440,23 +469,28 @@ fn each_timer_of_a_client_alone_and_both() {
         if net.clients[0].path == Path::Own {
             return;
         }
-        let mut here = timed(server(&net.server, 0), (0, 0)).start();
+        // A client that is told nothing of it takes 120 seconds.
+        let none = "push \"ping-restart 0\"";
+        let mut here = timed(server(&net.server, 0), (0, 0))
+            .for_client("client0", none)
+            .for_client("client3", none)
+            .start();
         here.connected();
         let connect = |n: usize| {
             let mut daemon = timed(client(&net.clients[n], 0), TIMERS[n]).start();
             daemon.connected();
             daemon
         };
-        let there = [0, 2, 3].map(|n| (n, connect(n)));
+        let there = [0, BOTH, 3].map(|n| (n, connect(n)));
         let heard = connect(1);
-        net.server.ping(heard.vpn(false), &LONGER).assert_all();
+        assert!(net.server.ping(heard.vpn(false), &LONGER).received > 0);
         assert_eq!(heard.said(INITIALISED).len(), 1, "data alone keeps it");
         assert_timers(heard.machine, "ovpn0", TIMERS[1]);
         assert_eq!(of_peer(heard.machine, "ovpn0", "keepalives_tx"), 0);
         heard.wait_said("SIGUSR1[soft,", 1);
         heard.wait_said(INITIALISED, 2);
         for (n, daemon) in &there {
-            if *n == 2 {
+            if *n == BOTH {
                 daemon.wait_said(INITIALISED, 2);
                 continue;
             }
@@ -506,7 +540,7 @@ fn an_outage_ends_sessions_and_new_ones_follow() {
             daemon.connected_times(2);
             daemon.assert_path();
             daemon.machine.wait_ping(server_address(0, false));
-            net.server.ping(daemon.vpn(false), &PINGS).assert_all();
+            wait_pings(&net.server, daemon.vpn(false));
         }
         assert_eq!(here.status().clients.len(), 2);
     });

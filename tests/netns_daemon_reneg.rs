@@ -50,8 +50,11 @@ fn renegotiates(name: &str, seconds: u64) {
         let (transfers, uncovered, seen) = carry_and_watch(net, seconds);
         let handshakes: usize = there.iter().map(|daemon| daemon.said(DONE).len() - 1).sum();
         println!("{handshakes} handshakes, {uncovered} records that no key covered");
+        // A control packet that is lost, as on a loaded machine, is sent again after two seconds: the two ends change keys so far
+        // apart then. More than one such case here would be no accident.
+        let once = 2 * DATAGRAM.1 + DATAGRAM.1 / 2;
         assert!(
-            uncovered <= 2 * handshakes as u64,
+            uncovered <= 2 * handshakes as u64 + once,
             "{uncovered} records without a key, {handshakes} handshakes"
         );
         let begun = [&here.said(BEGINS), &there[0].said(BEGINS), &there[1].said(BEGINS)].map(Vec::len);

@@ -229,12 +229,14 @@ impl Bed {
         (kilobytes.expect("a number"), open)
     }
 
-    /// SIGTERM: it ends in order and leaves nothing; it has not panicked, and no key of the test is in its log.
-    pub fn end(self) {
+    /// SIGTERM: it ends in order and leaves nothing; it has not panicked.
+    pub fn end(mut self) {
         let log = self.gateway.stderr();
         assert!(!log.contains("panicked"), "{log}");
-        let name = self.gateway.terminate();
-        crate::gateway::no_files_left(&name);
+        self.gateway.signal("TERM");
+        let status = self.gateway.wait(crate::gateway::PATIENCE);
+        assert_eq!(status.code(), Some(0), "{}", self.gateway.stderr());
+        crate::gateway::no_files_left(&self.gateway.name);
         assert!(
             !self.folder.path().join("control.sock").exists(),
             "the socket is left"

@@ -208,13 +208,17 @@ impl Client {
             .done();
     }
 
-    /// Wants the notifications.
-    pub fn subscribe(&self) {
+    /// Wants the notifications. When it returns they are on their way: that is not answered, but requests of a connection are
+    /// taken in order, which those of two are not.
+    #[track_caller]
+    pub fn subscribe(&mut self) {
         let payload = self.family.group().to_ne_bytes();
         assert!(
             self.generic
                 .send(&message(SUBSCRIBE, REQUEST_ONLY, &payload), &[])
         );
+        let nothing = self.family.dump(0);
+        self.ask(&nothing, &[]);
     }
 
     /// A further connection of the same process.

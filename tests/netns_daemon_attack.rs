@@ -1,0 +1,399 @@
+//! Datagrams that no peer sent, at the address of a server with clients and load: the daemon gets none of their data packets,
+//! its sessions go on, and each that is dropped is counted for its reason.
+
+#[path = "support/attack.rs"]
+mod attack;
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "support/gateway.rs"]
+mod gateway;
+#[path = "support/pair.rs"]
+mod pair;
+
+use attack::{Attacker, KINDS, datagram, exit_message, fold, is_record_of, real_address, word_of};
+use daemon::{Daemon, Flow, INITIALISED, Machine, Net, Path, Plan, client, port, server, server_address};
+use gateway::{Gateway, Wire, mac, run, wait_for};
+use nf_path::twin::craft::Frame;
+use nf_wire::record::HeaderWord;
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Arguments of pings, all at once: while answers come, `ping` waits for the last one no longer than for the interval.
+const PINGS: [&str; 5] = ["-q", "-c20", "-l20", "-i5", "-s1000"];
+/// What a server says when a client is gone, for whatever reason.
+const GONE: &str = "client-instance";
+/// What an offloaded daemon's control channel logs of a packet of a session that is none.
+const NO_SESSION: &str = "TLS Error";
+
+/// Counters of drops, and of what went to the daemon.
+type Counts = BTreeMap<String, u64>;
+
+fn counts(gateway: &Gateway) -> Counts {
+    let drops = gateway.telemetry("/ovpn/drops");
+    let drops = drops.as_object().expect("an object");
+    let mut counts: Counts = drops
+        .iter()
+        .map(|(name, n)| (name.clone(), n.as_u64().expect("a number")))
+        .collect();
+    let lcores = gateway.telemetry("/ovpn/lcores");
+    for name in ["to_daemon", "fragments", "reassembled"] {
+        counts.insert(name.into(), lcores[name][0].as_u64().expect("a number"));
+    }
+    counts
+}
+
+fn grown(before: &Counts, now: &Counts) -> Counts {
+    let pairs = now.iter().map(|(name, n)| (name.clone(), n - before[name]));
+    pairs.filter(|(_, n)| *n > 0).collect()
+}
+
+/// Datagrams of all sockets on a server's port that were not given to whoever reads it: a filter's, or no room.
+fn socket_drops(machine: &Machine, number: u16) -> u64 {
+    let tables = machine.namespace.enter(|| {
+        ["udp", "udp6"].map(|file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).expect("mounted"))
+    });
+    let local = format!(":{number:04X}");
+    let lines = tables.iter().flat_map(|table| table.lines());
+    let of_port = lines.filter(|line| line.split_whitespace().nth(1).is_some_and(|a| a.ends_with(&local)));
+    let drops = of_port.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok());
+    drops.sum()
+}
+
+/// A way into a machine's kernel past the gateway: another interface, or the loopback one.
+struct Past {
+    wire: Wire,
+    to: [u8; 6],
+}
+
+impl Past {
+    fn second_interface(machine: &Machine) -> Past {
+        machine.run(&["ip", "link", "add", "second0", "type", "veth", "peer", "name", "second1"]);
+        for name in ["second0", "second1"] {
+            machine.run(&["ip", "link", "set", name, "up"]);
+        }
+        trusting(machine, "second0");
+        Past {
+            wire: machine.wire("second1"),
+            to: machine.namespace.enter(|| mac("second0")),
+        }
+    }
+
+    fn loopback(machine: &Machine) -> Past {
+        trusting(machine, "lo");
+        Past {
+            wire: machine.wire("lo"),
+            to: [0; 6],
+        }
+    }
+
+    fn send(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8]) {
+        let frame = Frame::udp(from, to).macs([0; 6], self.to).payload(payload);
+        self.wire.send(&frame.build());
+    }
+}
+
+/// What comes in by an interface may say that it is from anywhere.
+fn trusting(machine: &Machine, interface: &str) {
+    machine.namespace.enter(|| {
+        for which in ["all", interface] {
+            fs::write(format!("/proc/sys/net/ipv4/conf/{which}/rp_filter"), "0").expect("root may");
+        }
+    });
+}
+
+/// The exit message, from the right address and port, past the gateway to the daemon's own socket: it never reads it. That
+/// the way leads to it is seen by a control packet.
+fn past_the_gateway(daemon: &Daemon, word: HeaderWord, from: SocketAddr, to: SocketAddr) {
+    let machine = daemon.machine;
+    for mut past in [Past::second_interface(machine), Past::loopback(machine)] {
+        let said = daemon.said(NO_SESSION).len();
+        // P_CONTROL_V1 of a session that nobody has.
+        past.send(from, to, &[&[4 << 3][..], &[0x5a; 60]].concat());
+        daemon.wait_said(NO_SESSION, said + 1);
+        let before = socket_drops(machine, to.port());
+        for id in [word, HeaderWord::data_v2(0, 0xff_ffff), HeaderWord::data_v2(1, word.peer_id())] {
+            past.send(from, to, &exit_message(id));
+        }
+        wait_for("the filter", || socket_drops(machine, to.port()) == before + 3);
+    }
+}
+
+#[test]
+fn a_spoofed_exit_ends_no_session() {
+    let plan = Plan {
+        clients: &[Path::Offload],
+        ..Plan::default()
+    };
+    Net::test("a_spoofed_exit_ends_no_session", &plan, |net| {
+        if net.server.path == Path::Own {
+            return;
+        }
+        let mut here = server(&net.server, 0).start();
+        here.connected();
+        let mut there = client(&net.clients[0], 0).start();
+        there.connected();
+        net.clients[0].wait_ping(server_address(0, false));
+        let (client, word) = (real_address(&here, "client0"), word_of(&here, "client0"));
+        let own = SocketAddr::new([192, 0, 2, 1].into(), port(0));
+        // By the NIC: the gateway's.
+        let (namespace, interface) = net.server_port();
+        let mut wire = namespace.enter(|| Wire::of(interface));
+        let before = counts(&net.server.gateway());
+        let frame = datagram(&net.clients[0], client, &net.server);
+        wire.send(&frame.clone().payload(&exit_message(word)).build());
+        // A few that are ours as well, and a control packet behind them, which is the daemon's.
+        for key_id in 1..8 {
+            let other = HeaderWord::data_v2(key_id, word.peer_id());
+            wire.send(&frame.clone().payload(&exit_message(other)).build());
+        }
+        let said = here.said(NO_SESSION).len();
+        wire.send(&frame.payload(&[&[4 << 3][..], &[0x5a; 60]].concat()).build());
+        here.wait_said(NO_SESSION, said + 1);
+        wait_for("eight drops", || {
+            let grown = grown(&before, &counts(&net.server.gateway()));
+            grown.get("bad_tag") == Some(&1) && grown.get("no_key") == Some(&7)
+        });
+        assert_eq!(socket_drops(&net.server, port(0)), 0, "some came to the socket");
+        past_the_gateway(&here, word, client, own);
+        // The client's own socket, too.
+        past_the_gateway(&there, word, own, client);
+        stays_up(net, &here, &[&there]);
+        // A new socket has the filter as well.
+        here.signal("USR1");
+        there.connected_times(2);
+        net.clients[0].wait_ping(server_address(0, false));
+        let (client, word) = (real_address(&here, "client0"), word_of(&here, "client0"));
+        for interface in ["second0", "second1"] {
+            net.server.run(&["ip", "link", "set", interface, "down"]);
+        }
+        net.server.run(&["ip", "link", "del", "second0"]);
+        let gone = here.said(GONE).len();
+        past_the_gateway(&here, word, client, own);
+        net.clients[0].ping(server_address(0, false), &PINGS).assert_all();
+        assert_eq!(here.said(GONE).len(), gone);
+        assert_eq!(there.said(INITIALISED).len(), 2);
+    });
+}
+
+/// Each session is still the first one, and its pings are answered.
+fn stays_up(net: &Net, here: &Daemon, there: &[&Daemon]) {
+    here.assert_silent_about(GONE);
+    for client in there {
+        assert_eq!(client.said(INITIALISED).len(), 1, "it was interrupted");
+        for v6 in [false, true] {
+            client.machine.ping(server_address(0, v6), &PINGS).assert_all();
+            net.server.ping(client.vpn(v6), &PINGS).assert_all();
+        }
+    }
+    here.assert_path();
+}
+
+/// Frames of one kind after the other.
+const PORTION: usize = 800;
+/// More kB than this after so many frames would be a leak.
+const SLACK: u64 = 2048;
+
+/// What of a process is in memory, in kB.
+fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    let number = line.and_then(|l| l.split_whitespace().next());
+    number.expect("it has memory").parse().expect("a number")
+}
+
+/// Buffers that are free, by pool.
+fn free(gateway: &Gateway) -> String {
+    let pools = gateway.telemetry("/ovpn/pools");
+    format!("{}: {}", pools["name"], pools["free"])
+}
+
+/// Frames of the attack that the gateway has taken so far, if no fragment is counted as dropped before it has come.
+fn taken(grown: &Counts) -> u64 {
+    let of = |name: &str| grown.get(name).copied().unwrap_or_default();
+    let folded = fold(grown);
+    let dropped: u64 = folded.iter().filter(|(place, _)| **place != "fragment").map(|(_, n)| n).sum();
+    dropped + of("fragments") - of("reassembled")
+}
+
+/// What was sent, by where it is to be counted.
+type Sent = BTreeMap<&'static str, u64>;
+
+/// Sends so many frames, and goes on only when the NIC had time for them.
+fn attack(net: &Net, attacker: &Attacker, wire: &mut Wire, frames: usize, before: &Counts) -> Sent {
+    let (mut sent, mut all) = (Sent::new(), 0);
+    let mut lost = 0;
+    for n in 0.. {
+        if all >= frames as u64 {
+            break;
+        }
+        let (kind, place) = KINDS[n % KINDS.len()];
+        for frame in attacker.frames(kind, n / KINDS.len()) {
+            wire.send(&frame);
+            all += 1;
+            *sent.entry(place).or_default() += 1;
+        }
+        if n % PORTION == PORTION - 1 {
+            // Those that the NIC's ring had no room for never come.
+            let mut last = (Instant::now(), 0);
+            wait_for("the frames to be taken", || {
+                let now = taken(&grown(before, &counts(&net.server.gateway())));
+                if now > last.1 {
+                    last = (Instant::now(), now);
+                }
+                let quiet = last.0.elapsed() > Duration::from_secs(2);
+                let done = now + lost >= all;
+                if quiet && !done {
+                    lost = all - now;
+                }
+                done || quiet
+            });
+        }
+    }
+    sent
+}
+
+/// Traffic of both clients, both ways, until the attack is over.
+fn carry_until(net: &Net, over: &AtomicBool) -> u32 {
+    const UDP: [&str; 7] = ["-u", "-b", "2M", "-l", "1200", "-t", "2"];
+    let back = [&UDP[..], &["-R"]].concat();
+    let mut rounds = 0;
+    while rounds == 0 || !over.load(Ordering::Relaxed) {
+        let flow = |from, arguments| Flow {
+            from,
+            to: &net.server,
+            address: server_address(0, false),
+            arguments,
+        };
+        let [first, second] = [0, 1].map(|i| &net.clients[i]);
+        let flows = [flow(first, &UDP[..]), flow(second, &back)];
+        net.lossless_but(&flows, 200_000, &["nic0 ring full"]);
+        rounds += 1;
+    }
+    rounds
+}
+
+/// Records of the first client: pings of all sizes.
+fn overheard(net: &Net, here: &Daemon, wire: &mut Wire) -> Vec<Vec<u8>> {
+    let source = real_address(here, "client0");
+    let mut seen = Vec::new();
+    for size in ["0", "56", "300", "1000", "1372"] {
+        let arguments = ["-q", "-c20", "-l20", "-i5", "-s", size];
+        net.clients[0].ping(server_address(0, false), &arguments).assert_all();
+        while let Some(frame) = wire.next() {
+            if is_record_of(&frame, source) {
+                seen.push(frame);
+            }
+        }
+    }
+    assert!(seen.len() >= 100, "{} records", seen.len());
+    seen
+}
+
+/// Under this many frames the sessions stay up, and each is counted.
+fn withstands(name: &str, frames: usize) {
+    let plan = Plan {
+        clients: &[Path::Own, Path::Own],
+        ..Plan::default()
+    };
+    Net::test(name, &plan, |net| {
+        if net.server.path == Path::Own {
+            return;
+        }
+        let mut here = server(&net.server, 0).proto("udp6").start();
+        here.connected();
+        let mut there = [client(&net.clients[0], 0), client(&net.clients[1], 0).over_ipv6(0)].map(|o| o.start());
+        there.iter_mut().for_each(Daemon::connected);
+        for machine in &net.clients {
+            machine.wait_ping(server_address(0, false));
+        }
+        let (namespace, interface) = net.server_port();
+        let mut wire = namespace.enter(|| Wire::of(interface));
+        run(namespace.command("ip").args(["link", "set", interface, "txqueuelen", "20000"]));
+        let seen = overheard(net, &here, &mut wire);
+        let attacker = Attacker::new(&here, [&net.clients[0], &net.clients[1]], seen);
+        // A first one, so that all memory is in use that ever will be.
+        let warm = counts(&net.server.gateway());
+        attack(net, &attacker, &mut wire, frames.min(4 * PORTION), &warm);
+        let empty = settled(net);
+        let memory = [net.server.gateway().pid(), here.pid()].map(resident);
+        let (before, ring) = (counts(&net.server.gateway()), ring_full(net));
+        let over = AtomicBool::new(false);
+        let sent = std::thread::scope(|scope| {
+            let load = scope.spawn(|| carry_until(net, &over));
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                attack(net, &attacker, &mut wire, frames, &before)
+            }));
+            over.store(true, Ordering::Relaxed);
+            let rounds = load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            println!("{rounds} rounds of traffic meanwhile");
+            done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        wait_for("all buffers to be free", || free(&net.server.gateway()) == empty);
+        assert_counted(net, &before, &sent, ring_full(net) - ring);
+        stays_up(net, &here, &[&there[0], &there[1]]);
+        let now = [net.server.gateway().pid(), here.pid()].map(resident);
+        let more = [0, 1].map(|i| now[i].saturating_sub(memory[i]));
+        println!("{more:?} kB more than {memory:?} kB, in the gateway and in the daemon");
+        assert!(more.iter().all(|kb| *kb <= SLACK), "{more:?} kB more");
+    });
+}
+
+/// Free buffers when nothing is under way: the same three times.
+fn settled(net: &Net) -> String {
+    let mut last: (String, u32) = Default::default();
+    wait_for("all buffers to be free", || {
+        let now = free(&net.server.gateway());
+        last = if now == last.0 { (now, last.1 + 1) } else { (now, 0) };
+        std::thread::sleep(Duration::from_millis(200));
+        last.1 >= 20
+    });
+    last.0
+}
+
+fn ring_full(net: &Net) -> u64 {
+    net.server.losses().get("nic0 ring full").copied().unwrap_or_default()
+}
+
+/// Every frame that the NIC port gave is under its reason. What the port's ring had no room for is of unknown kind.
+fn assert_counted(net: &Net, before: &Counts, sent: &Sent, lost: u64) {
+    let mut now = Counts::new();
+    let total = |counts: &Sent| -> u64 { counts.iter().filter(|(p, _)| **p != "to_daemon").map(|(_, n)| n).sum() };
+    let whole = |now: &Counts| {
+        // Two fragments that were put together are one drop.
+        let mut folded = fold(now);
+        *folded.entry("bad_tag").or_default() += now.get("reassembled").copied().unwrap_or_default();
+        folded
+    };
+    wait_for("all of them to be counted", || {
+        now = grown(before, &counts(&net.server.gateway()));
+        total(&whole(&now)) + lost >= total(sent)
+    });
+    let counted = whole(&now);
+    println!("{} frames, {lost} lost in the ring: sent {sent:?}, counted {now:?}", sent.values().sum::<u64>());
+    for (place, n) in sent {
+        let counted = counted.get(place).copied().unwrap_or_default();
+        assert!(counted + lost >= *n, "{place}: {counted} of {n}");
+        // What is the daemon's may be more: it had its own to say.
+        assert!(counted <= *n || *place == "to_daemon", "{place}: {counted} of {n}");
+    }
+    if lost == 0 {
+        assert_eq!(total(&counted), total(sent), "{now:?}");
+    }
+    let known = |name: &str| KINDS.iter().any(|(_, place)| name.starts_with(place));
+    let others: Vec<_> = now.keys().filter(|name| !known(name) && *name != "reassembled").collect();
+    assert!(others.is_empty(), "{others:?} as well: {now:?}");
+}
+
+#[test]
+fn attacks_end_no_session() {
+    withstands("attacks_end_no_session", 20_000);
+}
+
+#[test]
+#[ignore = "10^6 datagrams: minutes"]
+fn a_million_of_them_end_no_session() {
+    withstands("a_million_of_them_end_no_session", 1_000_000);
+}
