@@ -2,15 +2,18 @@
 # each part, log, step_failed and broken.
 
 # Seconds after which a test executable hangs; with --long there are soaks among them.
-BOUND=$([ -n "$LONG" ] && echo 3600 || echo 600)
+BOUND=$([ -n "$LONG" ] && echo 3600 || echo 900)
 
-# What takes long, the longest first: it starts first, so that no CPU waits for one file in the end.
-LONGEST=(netns_daemon_client netns_daemon_server netns_pair_fragments netns_daemon_reneg netns_pair_mss netns_pair_vlan
-    netns_pair_keys netns_pair_traffic netns_pair_host netns_pair_next_hop netns_pair_routes netns_run_pool netns_pair_outage
-    netns_pair_float netns_pair_cut netns_pair_ping netns_run_keepalive netns_run_flat release_disassembly eal_replay_matrix)
+# What takes long, the longest first: it starts first, so that no CPU waits for one file in the end. The others with OpenVPN's
+# daemon come after the first of these, all else after the last.
+LONGEST=(netns_daemon_life netns_daemon netns_pair_fragments release_disassembly netns_pair_vlan netns_pair_keys netns_pair_mss
+    netns_pair_ping netns_pair_routes netns_pair_next_hop netns_pair_traffic netns_pair_clients netns_pair_host netns_pair_outage
+    netns_run_keepalive netns_run_flat netns_pair_float_load netns_pair_float netns_control_replay eal_replay_matrix)
 
-# Which bear no company, and why. They run one after the other once the pool is empty.
-declare -A ALONE=()
+# Which bear no company, and why, by crate and name. They run one after the other once the pool is empty.
+declare -A ALONE=(
+    [ovpn-dco-preload.lock]='asserts that a thread has the kernel answer within half a second'
+)
 
 # build_executables: one cargo call for all crates, since fewer crates have fewer features and would be built again.
 # $LOGS/executables gets a line for each, in the order in which they are to start: crate, name, folder of the crate, file.
@@ -29,7 +32,8 @@ for line in open(sys.argv[1]):
         crate = message["package_id"].rpartition("#")[2].partition("@")[0]
         if not crate[0].isalpha():
             crate = os.path.basename(folder)
-        rank = longest.index(name) if name in longest else len(longest)
+        named = [i for i, start in enumerate(longest) if name == start or name.startswith(start + "_")]
+        rank = named[0] if named else len(longest)
         found.append((rank, f"{crate}\t{name}\t{folder}\t{message['executable']}"))
 print(*(line for _, line in sorted(found)), sep="\n")
 PYTHON
@@ -105,7 +109,7 @@ pool() {
     mkdir -p "$logs"
     while IFS=$'\t' read -r crate name folder file; do
         [ "$(part_of "$crate" "$name")" = "$part" ] || continue
-        if [ -n "${ALONE[$name]:-}" ]; then
+        if [ -n "${ALONE[$crate.$name]:-}" ]; then
             alone+=("$crate" "$name" "$folder" "$file")
             continue
         fi

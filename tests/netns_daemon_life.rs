@@ -37,33 +37,10 @@ fn carries(net: &Net, there: &Daemon) {
     for v6 in [false, true] {
         let to = server_address(0, v6);
         there.machine.wait_ping(to);
-        all_answered(net, there.machine, to);
+        there.machine.ping(to, &PINGS).assert_all();
         net.server.wait_ping(there.vpn(v6));
-        all_answered(net, &net.server, there.vpn(v6));
+        net.server.ping(there.vpn(v6), &PINGS).assert_all();
     }
-}
-
-/// Pings that are all answered; if not, it is said where they were lost.
-fn all_answered(net: &Net, from: &Machine, to: std::net::IpAddr) {
-    let machines = || net.clients.iter().chain([&net.server]);
-    let now = || {
-        let counts = machines().map(|machine| {
-            let packets = ["rx", "tx"].map(|way| machine.statistic("ovpn0", way, "packets"));
-            (machine.name(), packets, machine.queue_drops())
-        });
-        let gateway = (net.server.path == Path::Offload).then(|| net.losses());
-        (counts.collect::<Vec<_>>(), gateway)
-    };
-    let before = now();
-    let pings = from.ping(to, &PINGS);
-    if pings.received < pings.sent {
-        println!(
-            "lost from {} to {to}: before {before:?}, after {:?}",
-            from.name(),
-            now()
-        );
-    }
-    pings.assert_all();
 }
 
 /// Nobody drives the tunnel, and it is as it was before anybody did.

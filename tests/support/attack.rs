@@ -141,15 +141,15 @@ impl Attacker {
             "short record" => whole(&forged[..4 + n % 20]),
             "a few bytes" => whole(&forged[..n % 4]),
             "old format" => whole(&[&[6 << 3 | n as u8 % 8], &forged[..n % forged.len()], &[0; 3]].concat()),
-            "IP length" => whole(&forged).ip_len([0, 19, 27, 1999, 65535][n % 5]),
+            "IP length" => whole(&forged).ip_len([0, 19, 1999, 65535][n % 4]),
             "UDP length" => whole(&forged).udp_len([0, 7, 1999, 65535][n % 4]),
             "IP checksum" => whole(&forged).ip_checksum(Checksum::Wrong),
-            "first fragment" => return self.in_fragments(&forged, n)[..1].to_vec(),
+            "first fragment" => return self.in_fragments(&forged, 3 * n)[..1].to_vec(),
             "fragment twice" => {
-                let first = self.in_fragments(&forged, n).swap_remove(0);
+                let first = self.in_fragments(&forged, 3 * n + 1).swap_remove(0);
                 return vec![first.clone(), first];
             }
-            "in fragments" => return self.in_fragments(&forged, n),
+            "in fragments" => return self.in_fragments(&forged, 3 * n + 2),
             "control" => whole(&garbage(n)),
             other => panic!("{other}"),
         };
@@ -157,10 +157,10 @@ impl Attacker {
     }
 
     /// Over IPv6: the kernel puts IPv4 fragments together before a NIC port of its packet sockets sees them.
-    fn in_fragments(&self, record: &[u8], n: usize) -> Vec<Vec<u8>> {
+    fn in_fragments(&self, record: &[u8], id: usize) -> Vec<Vec<u8>> {
         let mut long = record.to_vec();
         long.resize(200, 0x55);
-        let frames = fragment_v6(&self.udp(true, &long).build(), 40 + 8 + 104, n as u32);
+        let frames = fragment_v6(&self.udp(true, &long).build(), 40 + 8 + 104, id as u32);
         assert_eq!(frames.len(), 2);
         frames
     }
