@@ -39,7 +39,7 @@ fn counts(name: &str, path: Path) {
         let before = settled(&mut management);
         let tunnel_before = tunnel_counts(&there);
         let (size, count) = ((COUNTED.0 - 28).to_string(), COUNTED.1.to_string());
-        let arguments = ["-q", "-c", &count, "-i0.002", "-W2", "-s", &size];
+        let arguments = ["-q", "-c", &count, "-l", &count, "-i5", "-s", &size];
         net.clients[0]
             .ping(server_address(0, false), &arguments)
             .assert_all();

@@ -1,7 +1,9 @@
-//! Clients whose address changes: traffic follows, the daemons renegotiate, and the old address is free for others.
+//! Clients whose address changes: traffic follows, and the daemons renegotiate.
 
 #[path = "support/daemon.rs"]
 mod daemon;
+#[path = "support/daemon_float.rs"]
+mod daemon_float;
 #[path = "support/gateway.rs"]
 mod gateway;
 #[path = "support/nat.rs"]
@@ -9,10 +11,8 @@ mod nat;
 #[path = "support/pair.rs"]
 mod pair;
 
-use daemon::{
-    Daemon, Flow, INITIALISED, Machine, Net, Options, Path, Plan, Transfer, client, port, server,
-    server_address,
-};
+use daemon::{Daemon, Flow, INITIALISED, Machine, Net, Path, Plan, Transfer, port, server_address};
+use daemon_float::{DONE, PORT, Seen, addresses, at_port, endpoint, serve, wait_floated, wait_pings, watch};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use gateway::{Wire, wait_for};
 use nat::Nat;
@@ -24,10 +24,6 @@ use std::time::Duration;
 
 /// What a daemon says of a renegotiation that it begins.
 const BEGINS: &str = "TLS: soft reset";
-/// What a daemon says of each handshake that succeeded, the first one included.
-const DONE: &str = "Control Channel: TLS";
-/// The client's port, which it keeps.
-const PORT: u16 = 5000;
 /// Payload bytes of a datagram, and how many of them go each way in a second.
 const DATAGRAM: (u64, u64) = (1200, 100);
 /// Packets that are in one burst of a gateway, or on their way through a client's kernel.
@@ -70,123 +66,12 @@ const SHORT: Scenario = Scenario {
     polled: true,
 };
 
-/// Client 0's outer address at first, and its next one, with their prefix lengths.
-fn addresses(v6: bool) -> [&'static str; 2] {
-    if v6 {
-        ["2001:db8::a/64", "2001:db8::50/64"]
-    } else {
-        ["192.0.2.10/24", "192.0.2.50/24"]
-    }
-}
-
-/// With the client's port.
-fn endpoint(address: &str) -> SocketAddr {
-    let (address, _) = address.split_once('/').expect("a prefix length");
-    SocketAddr::new(address.parse().expect("an address"), PORT)
-}
-
-/// A client at that port.
-fn at_port(machine: &Machine, v6: bool, port: u16) -> Options<'_> {
-    let options = client(machine, 0)
-        .without("nobind")
-        .set("lport", &port.to_string())
-        .set("reneg-sec", "0");
-    if v6 { options.over_ipv6(0) } else { options }
-}
-
-fn serve(machine: &Machine, v6: bool, reneg: u64) -> Options<'_> {
-    let proto = if v6 { "udp6" } else { "udp4" };
-    server(machine, 0)
-        .proto(proto)
-        .set("reneg-sec", &format!("{reneg} {reneg}"))
-}
-
-/// Where the gateway has the peer with that VPN address, and where it takes the daemon to have it, if elsewhere.
-fn whereabouts(machine: &Machine, vpn: IpAddr) -> [Option<SocketAddr>; 2] {
-    let status = machine.status();
-    let peer = status.peer("ovpn0", &vpn.to_string());
-    ["remote", "known_remote"].map(|field| {
-        peer[field]
-            .as_str()
-            .map(|text| text.parse().expect("an endpoint"))
-    })
-}
-
-/// Waits until the gateway has found the peer there, while the daemon knows it where it was.
-fn wait_floated(machine: &Machine, vpn: IpAddr, known: SocketAddr, current: SocketAddr) {
-    if machine.path == Path::Own {
-        return;
-    }
-    let mut last = [None; 2];
-    wait_for(&format!("{vpn} at {current}, known at {known}"), || {
-        last = whereabouts(machine, vpn);
-        last == [Some(current), Some(known)]
-    });
-}
-
-/// Records between the server and one of two addresses and ports, in the order of the wire.
-#[derive(Debug, Default)]
-struct Seen {
-    /// To the old one, since the client began to move.
-    switch: u64,
-    /// From the new one.
-    moved: u64,
-    /// To the old one after the first from the new one.
-    late: u64,
-    /// To the new one.
-    followed: u64,
-}
-
-/// Source and destination of a frame with a record.
-fn record(frame: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
-    let packet = SlicedPacket::from_ethernet(frame).ok()?;
-    let (source, destination): (IpAddr, IpAddr) = match packet.net? {
-        NetSlice::Ipv4(ip) => (
-            ip.header().source_addr().into(),
-            ip.header().destination_addr().into(),
-        ),
-        NetSlice::Ipv6(ip) => (
-            ip.header().source_addr().into(),
-            ip.header().destination_addr().into(),
-        ),
-        _ => return None,
-    };
-    let Some(TransportSlice::Udp(udp)) = packet.transport else {
-        return None;
-    };
-    (*udp.payload().first()? >> 3 == 9).then_some((
-        SocketAddr::new(source, udp.source_port()),
-        SocketAddr::new(destination, udp.destination_port()),
-    ))
-}
-
-/// Counts records until it is told to end.
-fn watch(mut wire: Wire, [old, new]: [SocketAddr; 2], moving: &AtomicBool, ended: &AtomicBool) -> Seen {
-    let mut seen = Seen::default();
-    while !ended.load(Ordering::Relaxed) {
-        while let Some(frame) = wire.next() {
-            let Some((source, destination)) = record(&frame) else {
-                continue;
-            };
-            seen.moved += u64::from(source == new);
-            seen.followed += u64::from(destination == new);
-            if destination == old {
-                seen.switch += u64::from(moving.load(Ordering::Relaxed));
-                seen.late += u64::from(seen.moved > 0);
-            }
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    seen
-}
-
-/// What nothing of ours lost: see [`Net::lossless_but`].
-fn excused(net: &Net) -> u64 {
+/// What nothing of ours lost, see [`Net::lossless_but`]: in queues of sockets and daemons, and for want of a key.
+fn excused(net: &Net) -> [u64; 2] {
     let machines = net.clients.iter().chain([&net.server]);
-    let slow: u64 = machines.map(Machine::queue_drops).sum();
+    let slow = machines.map(Machine::queue_drops).sum();
     let losses = net.losses();
-    let uncovered = losses.values().filter_map(|of| of.get("no_key")).sum::<u64>();
-    slow + uncovered
+    [slow, losses.values().filter_map(|of| of.get("no_key")).sum()]
 }
 
 /// UDP both ways for so long, in the midst of which the client moves: what was carried there and back, and seen.
@@ -290,20 +175,21 @@ impl Scenario {
             wait_floated(&net.server, vpn, both[0], both[1]);
             earlier = here.said(BEGINS).len();
         });
-        let lost = excused(net) - before;
-        println!("{}: {seen:?}, {lost} excused", self.name);
+        let after = excused(net);
+        let [slow, uncovered] = [0, 1].map(|i| after[i] - before[i]);
+        println!(
+            "{}: {seen:?}, {slow} in queues, {uncovered} without a key",
+            self.name
+        );
         // One that had begun when the client moved may count among those before or after.
         let begun = here.wait_said(BEGINS, earlier + rounds as usize).len();
         there.wait_said(DONE, 1 + begun);
-        self.assert_carried(&transfers, &seen, lost, begun as u64);
+        assert!(uncovered <= UNCOVERED * begun as u64, "{uncovered} without a key");
+        self.assert_carried(&transfers, &seen, slow + uncovered);
         self.assert_session_lives(net, &here, &there);
     }
 
-    fn assert_carried(&self, [up, down]: &[Transfer; 2], seen: &Seen, excused: u64, begun: u64) {
-        assert!(
-            excused < 100 + UNCOVERED * begun,
-            "{excused} packets lost by queues and for want of a key"
-        );
+    fn assert_carried(&self, [up, down]: &[Transfer; 2], seen: &Seen, excused: u64) {
         assert!(
             seen.moved > 0 && seen.followed > 0 && seen.late <= BURST,
             "{seen:?}"
@@ -384,152 +270,6 @@ fn a_router_gives_a_client_another_port() {
         ..SHORT
     }
     .run();
-}
-
-/// Waits until pings between the server and a client are all answered. Where there is much to do, `ping` does not wait for
-/// the last ones.
-fn wait_pings(net: &Net, daemon: &Daemon) {
-    for v6 in [false, true] {
-        for (machine, to) in [
-            (daemon.machine, server_address(0, v6)),
-            (&net.server, daemon.vpn(v6)),
-        ] {
-            wait_for(
-                &format!("{} pings {to}, and all is answered", machine.name()),
-                || {
-                    let pings = machine.ping(to, &["-q", "-c20", "-i0.01", "-W2"]);
-                    pings.sent > 0 && pings.received == pings.sent
-                },
-            );
-        }
-    }
-}
-
-/// Client 0, floated: its daemon, and where it was.
-fn floated<'n>(net: &'n Net, v6: bool) -> (Daemon<'n>, SocketAddr) {
-    let mover = &net.clients[0];
-    let mut there = at_port(mover, v6, PORT).start();
-    there.connected();
-    mover.wait_ping(server_address(0, false));
-    mover.move_to(addresses(v6)[1]);
-    let [old, new] = addresses(v6).map(endpoint);
-    mover.wait_ping(server_address(0, false));
-    wait_floated(&net.server, there.vpn(false), old, new);
-    (there, old)
-}
-
-/// Another machine gets the address that the first one had, and connects from that port.
-fn newcomer<'n>(net: &'n Net, v6: bool, port: u16) -> Daemon<'n> {
-    net.clients[1].move_to(addresses(v6)[0]);
-    let second = at_port(&net.clients[1], v6, port).set("auth-retry", "nointeract");
-    let mut second = second.start();
-    second.connected();
-    net.clients[1].wait_ping(server_address(0, false));
-    second
-}
-
-fn two_clients(name: &str, v6: bool, body: impl FnOnce(&Net, &Daemon)) {
-    let plan = Plan {
-        clients: &[Path::Own, Path::Own],
-        ..Plan::default()
-    };
-    Net::test(name, &plan, |net| {
-        let mut here = serve(&net.server, v6, SHORT.reneg).set("float", "").start();
-        here.connected();
-        body(net, &here);
-    });
-}
-
-/// The address has another user with another port: both clients live on, the floated one's renegotiations included.
-fn other_port(name: &str, v6: bool) {
-    two_clients(name, v6, |net, here| {
-        let (first, _) = floated(net, v6);
-        let second = newcomer(net, v6, PORT + 1);
-        assert_ne!(first.vpn(false), second.vpn(false));
-        let handshakes = [&first, &second].map(|daemon| daemon.said(DONE).len());
-        // Of both, and begun after the newcomer was there.
-        for (daemon, so_far) in [&first, &second].iter().zip(handshakes) {
-            daemon.wait_said(DONE, so_far + 2);
-            wait_pings(net, daemon);
-            assert_eq!(daemon.said(INITIALISED).len(), 1);
-        }
-        here.assert_silent_about("client-instance exiting");
-    });
-}
-
-#[test]
-fn a_newcomer_has_the_old_address_and_another_port() {
-    other_port("a_newcomer_has_the_old_address_and_another_port", false);
-}
-
-#[test]
-fn a_newcomer_has_the_old_address_and_another_port_over_ipv6() {
-    other_port("a_newcomer_has_the_old_address_and_another_port_over_ipv6", true);
-}
-
-/// A daemon that is not told of floats takes what comes from that address and port for the client that it knows there: it
-/// refuses another certificate, and ends the session with that client. Both can connect then.
-#[test]
-fn a_newcomer_has_the_old_address_and_port() {
-    let name = "a_newcomer_has_the_old_address_and_port";
-    two_clients(name, false, |net, here| {
-        let (mut first, _) = floated(net, false);
-        let second = newcomer(net, false, PORT);
-        net.clients[1].wait_ping(server_address(0, false));
-        if net.server.path == Path::Offload {
-            here.wait_said("CN attempted to change from 'client0' to 'client1'", 1);
-            second.wait_said("AUTH_FAILED", 1);
-            assert!(
-                net.server
-                    .gateway()
-                    .stderr()
-                    .contains("somebody else is heard from its former address")
-            );
-            first.connected_times(2);
-        }
-        net.clients[0].wait_ping(server_address(0, false));
-        let vpns = [&first, &second].map(|daemon| daemon.vpn(false));
-        assert_ne!(vpns[0], vpns[1]);
-        for daemon in [&first, &second] {
-            wait_pings(net, daemon);
-        }
-        if net.server.path == Path::Offload {
-            // Nothing is translated any more.
-            let [old, new] = addresses(false).map(endpoint);
-            let found = vpns.map(|vpn| whereabouts(&net.server, vpn));
-            assert_eq!(found, [[Some(new), None], [Some(old), None]]);
-        }
-    });
-}
-
-#[test]
-fn a_floated_client_starts_anew() {
-    two_clients("a_floated_client_starts_anew", false, |net, here| {
-        let (first, _) = floated(net, false);
-        first.kill();
-        let mark = here.mark();
-        let mut again = at_port(&net.clients[0], false, PORT).start();
-        again.connected();
-        net.clients[0].wait_ping(server_address(0, false));
-        wait_pings(net, &again);
-        let [_, new] = addresses(false).map(endpoint);
-        let lines = here.since(mark);
-        assert!(
-            lines.iter().any(|line| line.contains(&format!(
-                "[client0] Peer Connection Initiated with [AF_INET]{new}"
-            ))),
-            "{lines:?}"
-        );
-        if net.server.path == Path::Offload {
-            assert_eq!(whereabouts(&net.server, again.vpn(false)), [Some(new), None]);
-            let status = net.server.status();
-            let peers = status.tunnel("ovpn0")["peers"].as_array();
-            assert_eq!(peers.map(Vec::len), Some(1), "{status:?}");
-        }
-        // Whose renegotiations go without translation.
-        again.wait_said(DONE, 2);
-        wait_pings(net, &again);
-    });
 }
 
 #[test]

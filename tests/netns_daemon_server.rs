@@ -91,7 +91,7 @@ fn notifications_count(net: &Net, management: &mut Management, last: &ClientRow)
 /// So many echo requests of the counted size to the server, and as many replies.
 fn pings(net: &Net, count: u64) {
     let (size, count) = ((COUNTED.0 - 28).to_string(), count.to_string());
-    let arguments = ["-q", "-c", &count, "-i0.002", "-W2", "-s", &size];
+    let arguments = ["-q", "-c", &count, "-l", &count, "-i5", "-s", &size];
     net.clients[0]
         .ping(server_address(0, false), &arguments)
         .assert_all();

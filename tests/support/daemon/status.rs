@@ -43,8 +43,10 @@ impl StatusFile {
         let before = written();
         let mut text = String::new();
         wait_for("the status file", || {
+            // In this order: what was read before the next version was begun is the one before.
+            let is_next = written() != before;
             text = fs::read_to_string(path).unwrap_or_default();
-            written() != before && text.trim_end().ends_with("END")
+            is_next && text.trim_end().ends_with("END")
         });
         StatusFile::parse(text)
     }

@@ -37,6 +37,8 @@ struct Connection {
     first: Option<u32>,
     /// Whose notifications it wants.
     groups: BTreeSet<Family>,
+    /// Whether it has asked for an interface that is none of the gateway's.
+    foreign: bool,
     since: Instant,
 }
 
@@ -91,6 +93,7 @@ impl Clients {
             protocol: None,
             first: None,
             groups: BTreeSet::new(),
+            foreign: false,
             since: Instant::now(),
         };
         self.connections.insert(id, connection);
@@ -161,6 +164,7 @@ impl Clients {
             protocol: Some(protocol),
             first: parent.first,
             groups: BTreeSet::new(),
+            foreign: false,
             since: Instant::now(),
         };
         match self.server.pair(from) {
@@ -200,6 +204,12 @@ impl Clients {
         {
             connection.groups.insert(family);
         }
+    }
+
+    /// Notes that a connection asks for an interface that is none of the gateway's. Whether it is the first.
+    pub fn asks_for_foreign(&mut self, id: ClientId) -> bool {
+        let connection = self.connections.get_mut(&id);
+        connection.is_some_and(|c| !std::mem::replace(&mut c.foreign, true))
     }
 
     /// Sends a packet.

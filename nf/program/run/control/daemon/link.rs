@@ -18,10 +18,13 @@ impl Control<'_> {
             LinkRequest::New { name, kind, mode } => match self.tunnel_named(name) {
                 Some(tunnel) => self.claim(from, tunnel, *mode).map(|()| true),
                 None => {
-                    tracing::info!(
-                        "{}: asks for the interface {name} (kind {kind}), which is no [[tunnel]] here: left to the kernel",
-                        self.clients.name(from)
-                    );
+                    // With plain `--dev tun` a daemon tries 256 of them.
+                    if self.clients.asks_for_foreign(from) {
+                        tracing::info!(
+                            "{}: asks for the interface {name} (kind {kind}), which is no [[tunnel]] here: left to the kernel, and so are others",
+                            self.clients.name(from)
+                        );
+                    }
                     Ok(false)
                 }
             },
