@@ -10,11 +10,9 @@ mod gateway;
 mod pair;
 
 use daemon::{Daemon, INITIALISED, Machine, Net, Path, Plan, client, server, server_address};
-use daemon_peers::{EXITS, PINGS, SILENT, gateway_said, peers, wait_pings};
-use gateway::wait_for;
-use std::net::{IpAddr, UdpSocket};
+use daemon_peers::{EXITS, SILENT, gateway_said, peers, wait_pings};
+use std::net::UdpSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

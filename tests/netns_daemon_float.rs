@@ -13,14 +13,12 @@ mod pair;
 
 use daemon::{Daemon, Flow, INITIALISED, Machine, Net, Path, Plan, Transfer, port, server_address};
 use daemon_float::{DONE, PORT, Seen, addresses, at_port, endpoint, serve, wait_floated, wait_pings, watch};
-use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use gateway::{Wire, wait_for};
 use nat::Nat;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// What a daemon says of a renegotiation that it begins.
 const BEGINS: &str = "TLS: soft reset";

@@ -10,7 +10,7 @@ mod gateway;
 mod pair;
 
 use daemon::{Daemon, INITIALISED, Machine, Net, Path, Plan, client, server, server_address};
-use daemon_peers::{EXITS, PINGS, SILENT, gateway_said, peers, wait_pings};
+use daemon_peers::{EXITS, SILENT, gateway_said, peers, wait_pings};
 use gateway::wait_for;
 use std::net::IpAddr;
 use std::process::{Child, Stdio};

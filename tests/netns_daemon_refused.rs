@@ -10,7 +10,7 @@ mod gateway;
 #[path = "support/pair.rs"]
 mod pair;
 
-use attack::{datagram, real_address};
+use attack::{datagram, known};
 use daemon::{Daemon, INITIALISED, Machine, Net, Path, Plan, client, port, server, server_address};
 use gateway::{PATIENCE, Wire, wait_for};
 use ovpn_dco_protocol::{HEADER_LEN, HELLO, VERSION};
@@ -386,7 +386,7 @@ fn the_format_is_the_classic_one() {
             return;
         }
         let word = &seen[0].1[..4];
-        let source = real_address(&here, "client0");
+        let (source, _) = known(&net.server, &there);
         let datagram = datagram(&net.clients[0], source, &net.server);
         for text in EPOCH {
             let bytes = (0..text.len()).step_by(2);

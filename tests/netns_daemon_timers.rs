@@ -10,7 +10,7 @@ mod gateway;
 mod pair;
 
 use daemon::{Daemon, INITIALISED, Machine, Net, Options, Path, Plan, client, server, server_address};
-use daemon_peers::{EXITS, of_peer, peers, wait_pings};
+use daemon_peers::{EXITS, of_peer, peers};
 use gateway::wait_for;
 
 /// `ping` and `ping-restart` in seconds; 0: there is no such timer.

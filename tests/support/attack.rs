@@ -31,8 +31,8 @@ pub const KINDS: [(&str, &str); 16] = [
     ("IP length", "ip_length"),
     ("UDP length", "udp_length"),
     ("IP checksum", "ip_checksum"),
-    ("first fragment", "fragment"),
-    ("fragment twice", "fragment"),
+    ("first fragment", "fragment_"),
+    ("fragment twice", "fragment_"),
     ("in fragments", "bad_tag"),
     ("control", "to_daemon"),
 ];
@@ -53,26 +53,20 @@ fn server(v6: bool) -> SocketAddr {
     SocketAddr::new(text.parse().expect("an address"), port(0))
 }
 
-/// A client's outer address and port, as the gateway of its server knows it: the status file has IPv6 addresses without ports.
-pub fn real_address(here: &Daemon, client: &str) -> SocketAddr {
-    let status = here.status();
-    let row = status.client(client).unwrap_or_else(|| panic!("{}", status.text));
-    let gateway = here.machine.status();
-    let remote = &gateway.peer(here.interface(), &row.addresses[0])["remote"];
-    let remote = remote.as_str().unwrap_or_else(|| panic!("{gateway:?}"));
-    remote.parse().unwrap_or_else(|e| panic!("{e}: {remote}"))
+/// A client's outer address and port, and the first word of its records with the key of its first handshake, as the gateway of
+/// its server knows them: the daemon's status file has IPv6 addresses without ports.
+pub fn known(machine: &Machine, client: &Daemon) -> (SocketAddr, HeaderWord) {
+    let status = machine.status();
+    let peer = status.peer("ovpn0", &client.vpn(false).to_string());
+    let remote = peer["remote"].as_str().unwrap_or_else(|| panic!("{peer}"));
+    let id = peer["id"].as_u64().unwrap_or_else(|| panic!("{peer}"));
+    let remote = remote.parse().unwrap_or_else(|e| panic!("{e}: {remote}"));
+    (remote, HeaderWord::data_v2(0, id as u32))
 }
 
 /// A record's bytes with OpenVPN's message for "I leave" where ciphertext should be.
 pub fn exit_message(word: HeaderWord) -> Vec<u8> {
     [&word.0.to_be_bytes()[..], &[0xff, 0xff, 0xff, 0xf0], &EXIT].concat()
-}
-
-/// The first word of the records of a peer, with the key of its first handshake.
-pub fn word_of(here: &Daemon, client: &str) -> HeaderWord {
-    let status = here.status();
-    let row = status.client(client).unwrap_or_else(|| panic!("{}", status.text));
-    HeaderWord::data_v2(0, row.peer as u32)
 }
 
 /// Whether a frame is a record over IPv4 from this address.
@@ -92,13 +86,17 @@ pub fn datagram(from: &Machine, source: SocketAddr, to: &Machine) -> Frame {
 
 impl Attacker {
     /// On these two clients of the server, with records that the first one sent.
-    pub fn new(here: &Daemon, clients: [&Machine; 2], seen: Vec<Vec<u8>>) -> Attacker {
+    pub fn new(server: &Machine, clients: [&Daemon; 2], seen: Vec<Vec<u8>>) -> Attacker {
         let mac = |machine: &Machine| machine.namespace.enter(|| mac(HOST));
-        assert!(seen.iter().any(|frame| frame.len() > PAYLOAD + 60), "no record of a packet");
+        assert!(
+            seen.iter().any(|frame| frame.len() > PAYLOAD + 60),
+            "no record of a packet"
+        );
+        let known = clients.map(|client| known(server, client));
         Attacker {
-            addresses: clients.map(|machine| real_address(here, machine.name())),
-            macs: [mac(clients[0]), mac(here.machine)],
-            word: word_of(here, clients[0].name()),
+            addresses: known.map(|(address, _)| address),
+            macs: [mac(clients[0].machine), mac(server)],
+            word: known[0].1,
             seen,
         }
     }
