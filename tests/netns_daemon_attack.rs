@@ -9,12 +9,16 @@ mod daemon;
 mod gateway;
 #[path = "support/pair.rs"]
 mod pair;
+#[path = "support/past.rs"]
+mod past;
 
-use attack::{Attacker, KINDS, datagram, exit_message, fold, is_record_of, known};
+use attack::{
+    Attacker, Counts, KINDS, counts, datagram, exit_message, fold, grown, is_record_of, known, taken,
+};
 use daemon::{Daemon, Flow, INITIALISED, Machine, Net, Path, Plan, client, port, server, server_address};
-use gateway::{Gateway, Wire, mac, run, wait_for};
-use nf_path::twin::craft::Frame;
+use gateway::{Gateway, Wire, run, wait_for};
 use nf_wire::record::HeaderWord;
+use past::{NO_SESSION, past_the_gateway, socket_drops};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -26,101 +30,6 @@ use std::time::{Duration, Instant};
 const PINGS: [&str; 5] = ["-q", "-c20", "-l20", "-i5", "-s1000"];
 /// What a server says when a client is gone, for whatever reason.
 const GONE: &str = "client-instance";
-/// What an offloaded daemon's control channel logs of a packet of a session that is none.
-const NO_SESSION: &str = "TLS Error";
-
-/// Counters of drops, and of what went to the daemon.
-type Counts = BTreeMap<String, u64>;
-
-fn counts(gateway: &Gateway) -> Counts {
-    let drops = gateway.telemetry("/ovpn/drops");
-    let drops = drops.as_object().expect("an object");
-    let mut counts: Counts = drops
-        .iter()
-        .map(|(name, n)| (name.clone(), n.as_u64().expect("a number")))
-        .collect();
-    let lcores = gateway.telemetry("/ovpn/lcores");
-    for name in ["to_daemon", "fragments", "reassembled"] {
-        counts.insert(name.into(), lcores[name][0].as_u64().expect("a number"));
-    }
-    counts
-}
-
-fn grown(before: &Counts, now: &Counts) -> Counts {
-    let pairs = now.iter().map(|(name, n)| (name.clone(), n - before[name]));
-    pairs.filter(|(_, n)| *n > 0).collect()
-}
-
-/// Datagrams of all sockets on a server's port that were not given to whoever reads it: a filter's, or no room.
-fn socket_drops(machine: &Machine, number: u16) -> u64 {
-    let tables = machine.namespace.enter(|| {
-        ["udp", "udp6"].map(|file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).expect("mounted"))
-    });
-    let local = format!(":{number:04X}");
-    let lines = tables.iter().flat_map(|table| table.lines());
-    let of_port = lines.filter(|line| line.split_whitespace().nth(1).is_some_and(|a| a.ends_with(&local)));
-    let drops = of_port.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok());
-    drops.sum()
-}
-
-/// A way into a machine's kernel past the gateway: another interface, or the loopback one.
-struct Past {
-    wire: Wire,
-    to: [u8; 6],
-}
-
-impl Past {
-    fn second_interface(machine: &Machine) -> Past {
-        machine.run(&["ip", "link", "add", "second0", "type", "veth", "peer", "name", "second1"]);
-        for name in ["second0", "second1"] {
-            machine.run(&["ip", "link", "set", name, "up"]);
-        }
-        trusting(machine, "second0");
-        Past {
-            wire: machine.wire("second1"),
-            to: machine.namespace.enter(|| mac("second0")),
-        }
-    }
-
-    fn loopback(machine: &Machine) -> Past {
-        trusting(machine, "lo");
-        Past {
-            wire: machine.wire("lo"),
-            to: [0; 6],
-        }
-    }
-
-    fn send(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8]) {
-        let frame = Frame::udp(from, to).macs([0; 6], self.to).payload(payload);
-        self.wire.send(&frame.build());
-    }
-}
-
-/// What comes in by an interface may say that it is from anywhere.
-fn trusting(machine: &Machine, interface: &str) {
-    machine.namespace.enter(|| {
-        for which in ["all", interface] {
-            fs::write(format!("/proc/sys/net/ipv4/conf/{which}/rp_filter"), "0").expect("root may");
-        }
-    });
-}
-
-/// The exit message, from the right address and port, past the gateway to the daemon's own socket: it never reads it. That
-/// the way leads to it is seen by a control packet.
-fn past_the_gateway(daemon: &Daemon, word: HeaderWord, from: SocketAddr, to: SocketAddr) {
-    let machine = daemon.machine;
-    for mut past in [Past::second_interface(machine), Past::loopback(machine)] {
-        let said = daemon.said(NO_SESSION).len();
-        // P_CONTROL_V1 of a session that nobody has.
-        past.send(from, to, &[&[4 << 3][..], &[0x5a; 60]].concat());
-        daemon.wait_said(NO_SESSION, said + 1);
-        let before = socket_drops(machine, to.port());
-        for id in [word, HeaderWord::data_v2(0, 0xff_ffff), HeaderWord::data_v2(1, word.peer_id())] {
-            past.send(from, to, &exit_message(id));
-        }
-        wait_for("the filter", || socket_drops(machine, to.port()) == before + 3);
-    }
-}
 
 #[test]
 fn a_spoofed_exit_ends_no_session() {
@@ -167,10 +76,6 @@ fn a_spoofed_exit_ends_no_session() {
         there.connected_times(2);
         net.clients[0].wait_ping(server_address(0, false));
         let (client, word) = known(&net.server, &there);
-        for interface in ["second0", "second1"] {
-            net.server.run(&["ip", "link", "set", interface, "down"]);
-        }
-        net.server.run(&["ip", "link", "del", "second0"]);
         let gone = here.said(GONE).len();
         past_the_gateway(&here, word, client, own);
         net.clients[0].ping(server_address(0, false), &PINGS).assert_all();
@@ -209,14 +114,6 @@ fn resident(pid: u32) -> u64 {
 fn free(gateway: &Gateway) -> String {
     let pools = gateway.telemetry("/ovpn/pools");
     format!("{}: {}", pools["name"], pools["free"])
-}
-
-/// Frames of the attack that the gateway has taken so far, if no fragment is counted as dropped before it has come.
-fn taken(grown: &Counts) -> u64 {
-    let of = |name: &str| grown.get(name).copied().unwrap_or_default();
-    let folded = fold(grown);
-    let dropped: u64 = folded.iter().filter(|(place, _)| **place != "fragment_").map(|(_, n)| n).sum();
-    dropped + of("fragments") - of("reassembled")
 }
 
 /// What was sent, by where it is to be counted.
@@ -283,7 +180,9 @@ fn overheard(net: &Net, client: &Daemon, wire: &mut Wire) -> Vec<Vec<u8>> {
     let mut seen = Vec::new();
     for size in ["0", "56", "300", "1000", "1372"] {
         let arguments = ["-q", "-c20", "-l20", "-i5", "-s", size];
-        net.clients[0].ping(server_address(0, false), &arguments).assert_all();
+        net.clients[0]
+            .ping(server_address(0, false), &arguments)
+            .assert_all();
         while let Some(frame) = wire.next() {
             if is_record_of(&frame, source) {
                 seen.push(frame);
@@ -311,7 +210,10 @@ fn withstands(name: &str, frames: usize) {
         let options = server(&net.server, 0).proto("udp6").set("tls-crypt", &secret);
         let mut here = options.start();
         here.connected();
-        let options = [client(&net.clients[0], 0), client(&net.clients[1], 0).over_ipv6(0)];
+        let options = [
+            client(&net.clients[0], 0),
+            client(&net.clients[1], 0).over_ipv6(0),
+        ];
         let mut there = options.map(|options| options.set("tls-crypt", &secret).start());
         there.iter_mut().for_each(Daemon::connected);
         for machine in &net.clients {
@@ -319,7 +221,9 @@ fn withstands(name: &str, frames: usize) {
         }
         let (namespace, interface) = net.server_port();
         let mut wire = namespace.enter(|| Wire::of(interface));
-        run(namespace.command("ip").args(["link", "set", interface, "txqueuelen", "20000"]));
+        run(namespace
+            .command("ip")
+            .args(["link", "set", interface, "txqueuelen", "20000"]));
         let seen = overheard(net, &there[0], &mut wire);
         let attacker = Attacker::new(&net.server, [&there[0], &there[1]], seen);
         // A first one, so that all memory is in use that ever will be.
@@ -335,7 +239,9 @@ fn withstands(name: &str, frames: usize) {
                 attack(net, &attacker, &mut wire, frames, &before)
             }));
             over.store(true, Ordering::Relaxed);
-            let rounds = load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let rounds = load
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             println!("{rounds} rounds of traffic meanwhile");
             done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
@@ -363,17 +269,29 @@ fn settled(net: &Net) -> String {
 }
 
 fn ring_full(net: &Net) -> u64 {
-    net.server.losses().get("nic0 ring full").copied().unwrap_or_default()
+    net.server
+        .losses()
+        .get("nic0 ring full")
+        .copied()
+        .unwrap_or_default()
 }
 
 /// Every frame that the NIC port gave is under its reason. What the port's ring had no room for is of unknown kind.
 fn assert_counted(net: &Net, before: &Counts, sent: &Sent, lost: u64) {
     let mut now = Counts::new();
-    let total = |counts: &Sent| -> u64 { counts.iter().filter(|(p, _)| **p != "to_daemon").map(|(_, n)| n).sum() };
+    let total = |counts: &Sent| -> u64 {
+        counts
+            .iter()
+            .filter(|(p, _)| **p != "to_daemon")
+            .map(|(_, n)| n)
+            .sum()
+    };
     let whole = |now: &Counts| {
-        // Two fragments that were put together are one drop.
+        // Two fragments that were put together were one drop, as what they are a record of. A table without room refuses both.
         let mut folded = fold(now);
-        *folded.entry("bad_tag").or_default() += now.get("reassembled").copied().unwrap_or_default();
+        let reassembled = now.get("reassembled").copied().unwrap_or_default();
+        *folded.entry("fragment_").or_default() += 2 * reassembled;
+        *folded.entry("bad_tag").or_default() -= reassembled;
         folded
     };
     wait_for("all of them to be counted", || {
@@ -381,19 +299,27 @@ fn assert_counted(net: &Net, before: &Counts, sent: &Sent, lost: u64) {
         total(&whole(&now)) + lost >= total(sent)
     });
     let counted = whole(&now);
-    println!("{} frames, {lost} lost in the ring: sent {sent:?}, counted {now:?}", sent.values().sum::<u64>());
+    println!(
+        "{} frames, {lost} lost in the ring: sent {sent:?}, counted {now:?}",
+        sent.values().sum::<u64>()
+    );
     for (place, n) in sent {
         let counted = counted.get(place).copied().unwrap_or_default();
         assert!(counted + lost >= *n, "{place}: {counted} of {n}");
         // What is the daemon's may be more: it had its own to say.
-        assert!(counted <= *n || *place == "to_daemon", "{place}: {counted} of {n}");
+        assert!(
+            counted <= *n || *place == "to_daemon",
+            "{place}: {counted} of {n}"
+        );
     }
     if lost == 0 {
         assert_eq!(total(&counted), total(sent), "{now:?}");
     }
+    assert!(now.contains_key("reassembled"), "{now:?}");
     // The sessions' own: router solicitations of the clients' kernels come from link-local addresses.
     let not_ours = ["bad_source", "multicast", "fragments", "reassembled"];
-    let known = |name: &str| not_ours.contains(&name) || KINDS.iter().any(|(_, place)| name.starts_with(place));
+    let known =
+        |name: &str| not_ours.contains(&name) || KINDS.iter().any(|(_, place)| name.starts_with(place));
     let others: Vec<_> = now.keys().filter(|name| !known(name)).collect();
     assert!(others.is_empty(), "{others:?} as well: {now:?}");
 }

@@ -5,6 +5,8 @@
 mod attack;
 #[path = "support/daemon.rs"]
 mod daemon;
+#[path = "support/fake.rs"]
+mod fake;
 #[path = "support/gateway.rs"]
 mod gateway;
 #[path = "support/pair.rs"]
@@ -12,17 +14,9 @@ mod pair;
 
 use attack::{datagram, known};
 use daemon::{Daemon, INITIALISED, Machine, Net, Path, Plan, client, port, server, server_address};
+use fake::Fake;
 use gateway::{PATIENCE, Wire, wait_for};
-use ovpn_dco_protocol::{HEADER_LEN, HELLO, VERSION};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind, connect, listen,
-    recv, send, socket_with,
-};
-use std::os::fd::OwnedFd;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::JoinHandle;
 
 /// Arguments of pings, all at once: while answers come, `ping` waits for the last one no longer than for the interval.
 const PINGS: [&str; 5] = ["-q", "-c20", "-l20", "-i5", "-s1000"];
@@ -42,7 +36,10 @@ const WITHOUT_OFFLOAD: [(&str, &str, &str); 5] = [
 /// What `ovpn-dpdk status` says to people, and its exit status.
 fn told(machine: &Machine) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ovpn-dpdk"));
-    let out = command.args(["status", "--socket"]).arg(machine.socket()).output();
+    let out = command
+        .args(["status", "--socket"])
+        .arg(machine.socket())
+        .output();
     let out = out.expect("the program starts");
     let said = [out.stdout, out.stderr].concat();
     (out.status.code(), String::from_utf8_lossy(&said).into_owned())
@@ -86,7 +83,12 @@ fn options_that_openvpn_has_no_offload_with() {
             };
             // The gateway's interface is no place for the daemon's own data path: it ends.
             let mut here = start("ovpn0");
-            assert_eq!(here.wait(PATIENCE).code(), Some(1), "{directive}: {}", here.text());
+            assert_eq!(
+                here.wait(PATIENCE).code(),
+                Some(1),
+                "{directive}: {}",
+                here.text()
+            );
             here.wait_said(why, 1);
             here.wait_said("Cannot ioctl TUNSETIFF ovpn0: Invalid argument", 1);
             nobody_drives(&net.server);
@@ -101,7 +103,10 @@ fn options_that_openvpn_has_no_offload_with() {
         here.connected();
         let there = connects(net);
         let (code, said) = told(&net.server);
-        assert!(code == Some(0) && said.ends_with("\nhealthy\n"), "{code:?}: {said}");
+        assert!(
+            code == Some(0) && said.ends_with("\nhealthy\n"),
+            "{code:?}: {said}"
+        );
         there.end();
         here.end();
     });
@@ -210,7 +215,10 @@ fn tcp_is_refused() {
 fn serves_by_itself(net: &Net) {
     let mut here = server(&net.server, 0).refused().start();
     here.connected();
-    here.wait_said("Kernel support for ovpn-dco missing, disabling data channel offload", 1);
+    here.wait_said(
+        "Kernel support for ovpn-dco missing, disabling data channel offload",
+        1,
+    );
     let there = connects(net);
     here.assert_path();
     there.end();
@@ -241,85 +249,6 @@ fn without_a_gateway() {
     });
 }
 
-/// A control socket that answers each HELLO by `answer`, if by anything, and hangs up; ended and removed when dropped.
-struct Fake {
-    thread: Option<JoinHandle<()>>,
-    path: std::path::PathBuf,
-    end: Arc<AtomicBool>,
-    /// How often it was greeted.
-    greeted: Arc<AtomicU32>,
-}
-
-impl Fake {
-    fn start(machine: &Machine, answer: Option<i32>) -> Fake {
-        let path = machine.socket();
-        let listener = seqpacket();
-        bind(&listener, &SocketAddrUnix::new(&path).expect("a path")).expect("nobody is there");
-        listen(&listener, 8).expect("a socket");
-        let (end, greeted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-        let (ended, count) = (end.clone(), greeted.clone());
-        let thread = std::thread::spawn(move || {
-            while let Ok(connection) = accept(&listener) {
-                if ended.load(Ordering::Relaxed) {
-                    return;
-                }
-                let mut packet = [0; 64];
-                let Ok((len, _)) = recv(&connection, &mut packet[..], RecvFlags::empty()) else {
-                    continue;
-                };
-                assert_eq!(len, HEADER_LEN + 8);
-                assert_eq!(packet[4..6], HELLO.to_ne_bytes());
-                assert_eq!(packet[HEADER_LEN..HEADER_LEN + 4], VERSION.to_ne_bytes());
-                count.fetch_add(1, Ordering::Relaxed);
-                if let Some(error) = answer {
-                    let _ = send(&connection, &nack(&packet, error), SendFlags::NOSIGNAL);
-                }
-            }
-        });
-        Fake {
-            thread: Some(thread),
-            path,
-            end,
-            greeted,
-        }
-    }
-}
-
-impl Drop for Fake {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        let _ = connect(seqpacket(), &SocketAddrUnix::new(&self.path).expect("a path"));
-        let ended = self.thread.take().map(JoinHandle::join);
-        let _ = std::fs::remove_file(&self.path);
-        assert!(
-            std::thread::panicking() || ended.is_some_and(|ended| ended.is_ok()),
-            "what it was greeted by: see above"
-        );
-    }
-}
-
-fn seqpacket() -> OwnedFd {
-    let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-    socket_with(kind.0, kind.1, kind.2, None).expect("a socket")
-}
-
-/// NLMSG_ERROR with the header of what it answers.
-fn nack(request: &[u8], error: i32) -> Vec<u8> {
-    const ERROR: u16 = 2;
-    let header = &request[..HEADER_LEN];
-    let len = (2 * HEADER_LEN + 4) as u32;
-    [
-        &len.to_ne_bytes()[..],
-        &ERROR.to_ne_bytes(),
-        &[0, 0],
-        &header[8..12],
-        &[0; 4],
-        &error.to_ne_bytes(),
-        header,
-    ]
-    .concat()
-}
-
 /// A gateway of another version refuses the greeting, or knows none: for the daemon it is not there, and `status` is no better
 /// off.
 #[test]
@@ -329,7 +258,7 @@ fn a_gateway_of_another_version() {
         for (answer, why) in [(Some(-EPROTONOSUPPORT), "the gateway refuses"), (None, "")] {
             let fake = Fake::start(&net.server, answer);
             serves_by_itself(net);
-            assert!(fake.greeted.load(Ordering::Relaxed) > 0, "the library did not ask");
+            assert!(fake.greeted() > 0, "the library did not ask");
             let (code, said) = told(&net.server);
             assert!(code == Some(1) && said.contains(why), "{code:?}: {said}");
             assert_eq!(said.lines().count(), 1, "{said}");
@@ -345,7 +274,10 @@ fn records(wire: &mut Wire) -> Vec<(bool, Vec<u8>)> {
             continue;
         }
         let len = usize::from(u16::from_be_bytes([frame[38], frame[39]]));
-        all.push((frame[34..36] == port(0).to_be_bytes(), frame[42..34 + len].to_vec()));
+        all.push((
+            frame[34..36] == port(0).to_be_bytes(),
+            frame[42..34 + len].to_vec(),
+        ));
     }
     all
 }
@@ -381,7 +313,10 @@ fn the_format_is_the_classic_one() {
                 .iter()
                 .all(|way| seen.iter().any(|(server, r)| server == way && r.len() == 40))
         });
-        assert!(seen.iter().all(|(_, record)| record.len() != 44), "a keepalive with 28 bytes more");
+        assert!(
+            seen.iter().all(|(_, record)| record.len() != 44),
+            "a keepalive with 28 bytes more"
+        );
         if net.server.path == Path::Own {
             return;
         }
@@ -396,7 +331,9 @@ fn the_format_is_the_classic_one() {
             record[..4].copy_from_slice(word);
             let before = net.server.gateway().dropped("bad_tag");
             wire.send(&datagram.clone().payload(&record).build());
-            wait_for("a bad tag", || net.server.gateway().dropped("bad_tag") == before + 1);
+            wait_for("a bad tag", || {
+                net.server.gateway().dropped("bad_tag") == before + 1
+            });
         }
         net.clients[0].ping(server_address(0, false), &PINGS).assert_all();
         assert_eq!(there.said(INITIALISED).len(), 1, "it was interrupted");

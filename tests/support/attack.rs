@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use crate::daemon::{Daemon, HOST, Machine, port};
-use crate::gateway::mac;
+use crate::gateway::{Gateway, mac};
 use nf_path::twin::craft::{Checksum, Frame, fragment_v6};
 use nf_wire::record::HeaderWord;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub const KINDS: [(&str, &str); 16] = [
     ("IP checksum", "ip_checksum"),
     ("first fragment", "fragment_"),
     ("fragment twice", "fragment_"),
-    ("in fragments", "bad_tag"),
+    ("in fragments", "fragment_"),
     ("control", "to_daemon"),
 ];
 
@@ -184,4 +184,40 @@ pub fn fold(drops: &BTreeMap<String, u64>) -> BTreeMap<&'static str, u64> {
         }
     }
     folded
+}
+
+/// Counters of drops, and of what went to the daemon.
+pub type Counts = BTreeMap<String, u64>;
+
+/// Now.
+pub fn counts(gateway: &Gateway) -> Counts {
+    let drops = gateway.telemetry("/ovpn/drops");
+    let drops = drops.as_object().expect("an object");
+    let mut counts: Counts = drops
+        .iter()
+        .map(|(name, n)| (name.clone(), n.as_u64().expect("a number")))
+        .collect();
+    let lcores = gateway.telemetry("/ovpn/lcores");
+    for name in ["to_daemon", "fragments", "reassembled"] {
+        counts.insert(name.into(), lcores[name][0].as_u64().expect("a number"));
+    }
+    counts
+}
+
+/// What they are more, without those that are not.
+pub fn grown(before: &Counts, now: &Counts) -> Counts {
+    let pairs = now.iter().map(|(name, n)| (name.clone(), n - before[name]));
+    pairs.filter(|(_, n)| *n > 0).collect()
+}
+
+/// Frames of the attack that the gateway has taken so far, if no fragment is counted as dropped before it has come.
+pub fn taken(grown: &Counts) -> u64 {
+    let of = |name: &str| grown.get(name).copied().unwrap_or_default();
+    let folded = fold(grown);
+    let dropped: u64 = folded
+        .iter()
+        .filter(|(place, _)| **place != "fragment_")
+        .map(|(_, n)| n)
+        .sum();
+    dropped + of("fragments") - of("reassembled")
 }
