@@ -15,7 +15,7 @@ mod past;
 use attack::{
     Attacker, Counts, KINDS, counts, datagram, exit_message, fold, grown, is_record_of, known, taken,
 };
-use daemon::{Daemon, Flow, INITIALISED, Machine, Net, Path, Plan, client, port, server, server_address};
+use daemon::{Daemon, Flow, INITIALISED, Net, Path, Plan, client, port, server, server_address};
 use gateway::{Gateway, Wire, run, wait_for};
 use nf_wire::record::HeaderWord;
 use past::{NO_SESSION, past_the_gateway, socket_drops};

@@ -125,7 +125,9 @@ pub enum Error {
         why: &'static str,
     },
     /// The kernel has an interface of that name.
-    #[error("interface {0} exists already: choose another name, stop the process that made it, or delete it (ip link delete {0})")]
+    #[error(
+        "interface {0} exists already: choose another name, stop the process that made it, or delete it (ip link delete {0})"
+    )]
     InterfaceTaken(String),
     /// `/dev/net/tun` does not open.
     #[error("/dev/net/tun cannot be opened: {0}; load the tun module and run as root or with CAP_NET_ADMIN")]

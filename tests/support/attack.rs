@@ -122,7 +122,7 @@ impl Attacker {
         let forged = self.record(word, n);
         let whole = |payload: &[u8]| self.udp(false, payload);
         let frame = match kind {
-            "forged" if n % 2 == 0 => whole(&forged),
+            "forged" if n.is_multiple_of(2) => whole(&forged),
             "forged" => {
                 // One bit of what was sent, not of its first word; packet ids stay clear of the window's.
                 let mut record = forged;
@@ -138,7 +138,9 @@ impl Attacker {
             "other key" => whole(&self.record(HeaderWord::data_v2(1 + n as u8 % 7, peer), n)),
             "short record" => whole(&forged[..4 + n % 20]),
             "a few bytes" => whole(&forged[..n % 4]),
-            "old format" => whole(&[&[6 << 3 | n as u8 % 8], &forged[..n % forged.len()], &[0; 3]].concat()),
+            "old format" => {
+                whole(&[&[(6 << 3) | (n as u8 % 8)], &forged[..n % forged.len()], &[0; 3]].concat())
+            }
             "IP length" => whole(&forged).ip_len([0, 19, 1999, 65535][n % 4]),
             "UDP length" => whole(&forged).udp_len([0, 7, 1999, 65535][n % 4]),
             "IP checksum" => whole(&forged).ip_checksum(Checksum::Wrong),
@@ -170,7 +172,7 @@ fn garbage(n: usize) -> Vec<u8> {
     let opcodes: Vec<u8> = opcodes.collect();
     let len = 3 + fastrand::usize(..600);
     let tail = std::iter::repeat_with(|| fastrand::u8(..)).take(len);
-    let first = opcodes[n % opcodes.len()] << 3 | n as u8 % 8;
+    let first = (opcodes[n % opcodes.len()] << 3) | (n as u8 % 8);
     [first].into_iter().chain(tail).collect()
 }
 

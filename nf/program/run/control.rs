@@ -221,7 +221,8 @@ impl<'g> Control<'g> {
                         let (peer, key_id) = (entry.id, key.slot.key_id());
                         tracing::warn!("peer {peer} of {}, key {key_id}: {notice}", tunnel.interface);
                         // A daemon is told once of a key, and only while it can still do something.
-                        if primary == Some(key.slot.serial()) && key.tell() && notice != Notice::IdsExhausted {
+                        if primary == Some(key.slot.serial()) && key.tell() && notice != Notice::IdsExhausted
+                        {
                             used_up.insert((index, peer, key_id));
                         }
                     }
