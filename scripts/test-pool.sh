@@ -75,15 +75,22 @@ start() {
     (
         cd "$folder"
         export CARGO_MANIFEST_DIR=$folder
-        exec timeout --kill-after=10 "$BOUND" nice -n "$nice" "${@:4}"
+        # A bash in between, so that what a signal kills ends with a status, and the log says it.
+        # shellcheck disable=SC2016
+        exec timeout --kill-after=10 "$BOUND" nice -n "$nice" bash -c '"$@"; exit $?' - "${@:4}"
     ) >"$logs/$name" 2>&1 </dev/null &
     running[$!]=$name
 }
 
 # finish: waits until one of those that run has ended. One that fails without saying which test did counts as one failure.
 finish() {
-    local ended status=0 name said took
-    wait -n -p ended "${!running[@]}" || status=$?
+    local ended='' status=0 name said took
+    wait -n -p ended "${!running[@]}" 2>/dev/null || status=$?
+    if [ -z "${ended:-}" ]; then
+        # Bash takes a job that a signal killed off its list by itself: the ones left were of that kind.
+        for ended in "${!running[@]}"; do break; done
+        wait "$ended" 2>/dev/null || status=$?
+    fi
     name=${running[$ended]}
     unset "running[$ended]"
     took=$((SECONDS - began[$name]))

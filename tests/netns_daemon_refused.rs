@@ -160,6 +160,9 @@ fn an_interface_that_is_no_tunnel() {
                 here.pid()
             );
             wait_for(&line, || net.server.gateway().stderr().contains(&line));
+            // Once, however many names it tries.
+            let asks = format!("process {} (openvpn): asks for the interface", here.pid());
+            assert_eq!(net.server.gateway().stderr().matches(&asks).count(), 1);
             nobody_drives(&net.server);
         }
         let mut here = server(&net.server, 0).start();

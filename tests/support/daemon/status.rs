@@ -4,6 +4,10 @@ use crate::gateway::wait_for;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
+
+/// How long after its last line a version is taken for whole.
+const SETTLED: Duration = Duration::from_millis(200);
 
 /// What it says.
 pub struct StatusFile {
@@ -37,16 +41,19 @@ pub struct ClientRow {
 }
 
 impl StatusFile {
-    /// The next version that the daemon writes. It writes in place, so a version is whole when its end is there.
+    /// The next version that the daemon writes. It writes over the one before, line by line, so a version is whole when its
+    /// end is there and nothing has been written for a while.
     pub fn next(path: &Path) -> StatusFile {
         let written = || fs::metadata(path).and_then(|file| file.modified()).ok();
         let before = written();
         let mut text = String::new();
         wait_for("the status file", || {
-            // In this order: what was read before the next version was begun is the one before.
-            let is_next = written() != before;
+            let version = written().filter(|_| written() != before);
+            let Some(age) = version.and_then(|time| time.elapsed().ok()) else {
+                return false;
+            };
             text = fs::read_to_string(path).unwrap_or_default();
-            is_next && text.trim_end().ends_with("END")
+            age >= SETTLED && written() == version && text.trim_end().ends_with("END")
         });
         StatusFile::parse(text)
     }
