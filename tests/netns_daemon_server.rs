@@ -90,11 +90,18 @@ fn notifications_count(net: &Net, management: &mut Management, last: &ClientRow)
 
 /// So many echo requests of the counted size to the server, and as many replies.
 fn pings(net: &Net, count: u64) {
-    let (size, count) = ((COUNTED.0 - 28).to_string(), count.to_string());
-    let arguments = ["-q", "-c", &count, "-l", &count, "-i5", "-s", &size];
-    net.clients[0]
-        .ping(server_address(0, false), &arguments)
-        .assert_all();
+    let size = (COUNTED.0 - 28).to_string();
+    // So many at once as the buffer of a socket holds.
+    for burst in [count / 50 * 50, count % 50]
+        .into_iter()
+        .flat_map(|n| std::iter::repeat_n(n.min(50), n.div_ceil(50) as usize))
+    {
+        let burst = burst.to_string();
+        let arguments = ["-q", "-c", &burst, "-l", &burst, "-i5", "-s", &size];
+        net.clients[0]
+            .ping(server_address(0, false), &arguments)
+            .assert_all();
+    }
 }
 
 /// The row of the status file, and what the gateway says if there is one.
