@@ -181,10 +181,10 @@ impl Gateway {
         nothing_left(&name);
     }
 
-    /// SIGTERM: it ends with status 0 within two seconds. Its name.
+    /// SIGTERM: it ends with status 0, within two seconds on a machine that has nothing else to do. Its name.
     pub fn terminate(mut self) -> String {
         self.signal("TERM");
-        let status = self.wait(Duration::from_secs(2));
+        let status = self.wait(PATIENCE);
         assert_eq!(status.code(), Some(0), "{}", self.stderr());
         self.name.clone()
     }
