@@ -5,32 +5,27 @@ use super::failed;
 use super::peers::no_such;
 use crate::program::run::control::{Control, lock};
 use crate::program::run::keys::HeldKey;
-use crate::program::run::registry::PeerRef;
+use crate::program::run::registry::{Entry, PeerRef};
 use nf_control::dco::{NewKey, Refusal};
 use nf_state::{Slot, Update};
 
 impl Control<'_> {
     pub(super) fn new_key(&mut self, tunnel: u8, new: &NewKey) -> Result<(), Refusal> {
-        let peer = (tunnel, new.peer);
-        if self.is_gone(peer) {
+        let installed = self.of_peer((tunnel, new.peer), |entry, name| {
+            let key = self.keys.of_daemon(new).map_err(failed)?;
+            let shared = key.slot.clone();
+            let before = entry.keys.install(new.slot, key);
+            tracing::info!(
+                "{name}: key {} ({}) is its {} one",
+                new.key_id,
+                new.cipher,
+                word(new.slot)
+            );
+            Ok((shared, before))
+        })?;
+        let Some((shared, before)) = installed.transpose()? else {
             return Ok(());
-        }
-        let registry = self.registry.clone();
-        let mut registry = lock(&registry);
-        let name = registry.name(peer);
-        let Some(entry) = registry.get_mut(peer) else {
-            return Err(no_such(&name));
         };
-        let key = self.keys.of_daemon(new).map_err(failed)?;
-        let shared = key.slot.clone();
-        let before = entry.keys.install(new.slot, key);
-        tracing::info!(
-            "{name}: key {} ({}) is its {} one",
-            new.key_id,
-            new.cipher,
-            word(new.slot)
-        );
-        drop(registry);
         self.update(tunnel, |_| Update::InstallKey {
             peer: new.peer,
             slot: new.slot,
@@ -40,48 +35,52 @@ impl Control<'_> {
     }
 
     pub(super) fn swap_keys(&mut self, peer: PeerRef) -> Result<(), Refusal> {
-        if self.is_gone(peer) {
-            return Ok(());
+        let swapped = self.of_peer(peer, |entry, name| {
+            entry.keys.swap();
+            match entry.keys.get(Slot::Primary) {
+                Some(key) => tracing::info!("{name}: sends under key {} from now on", key.slot.key_id()),
+                None => tracing::warn!("{name}: has no key to send under any more"),
+            }
+        })?;
+        if swapped.is_some() {
+            self.update(peer.0, |_| Update::SwapKeys(peer.1));
         }
-        let registry = self.registry.clone();
-        let mut registry = lock(&registry);
-        let name = registry.name(peer);
-        let Some(entry) = registry.get_mut(peer) else {
-            return Err(no_such(&name));
-        };
-        entry.keys.swap();
-        match entry.keys.get(Slot::Primary) {
-            Some(key) => tracing::info!("{name}: sends under key {} from now on", key.slot.key_id()),
-            None => tracing::warn!("{name}: has no key to send under any more"),
-        }
-        drop(registry);
-        self.update(peer.0, |_| Update::SwapKeys(peer.1));
         Ok(())
     }
 
     pub(super) fn del_key(&mut self, peer: PeerRef, slot: Slot) -> Result<(), Refusal> {
-        if self.is_gone(peer) {
+        let removed = self.of_peer(peer, |entry, _| entry.keys.remove(slot))?;
+        let Some(before) = removed else {
             return Ok(());
-        }
-        let registry = self.registry.clone();
-        let mut registry = lock(&registry);
-        let name = registry.name(peer);
-        let Some(entry) = registry.get_mut(peer) else {
-            return Err(no_such(&name));
         };
-        let before = entry.keys.remove(slot);
-        drop(registry);
         self.update(peer.0, |_| Update::RemoveKey { peer: peer.1, slot });
         self.retire(before)
     }
 
-    /// Sends nothing more under a key, once no worker has it.
-    fn retire(&mut self, before: Option<HeldKey>) -> Result<(), Refusal> {
-        if before.is_some() {
-            self.applied()?;
-            self.keys.stop(&before);
+    /// Does something to a peer, which is given with its name. None: the peer is gone by itself, and what is asked of it counts
+    /// as done.
+    fn of_peer<T>(
+        &self,
+        peer: PeerRef,
+        what: impl FnOnce(&mut Entry, &str) -> T,
+    ) -> Result<Option<T>, Refusal> {
+        if self.is_gone(peer) {
+            return Ok(None);
         }
-        Ok(())
+        let mut registry = lock(&self.registry);
+        let name = registry.name(peer);
+        let entry = registry.get_mut(peer).ok_or_else(|| no_such(&name))?;
+        Ok(Some(what(entry, &name)))
+    }
+
+    /// Sends nothing more under a key, once no worker has it; also when a worker cannot be waited for.
+    fn retire(&mut self, before: Option<HeldKey>) -> Result<(), Refusal> {
+        if before.is_none() {
+            return Ok(());
+        }
+        let applied = self.applied();
+        self.keys.stop(&before);
+        applied
     }
 }
 

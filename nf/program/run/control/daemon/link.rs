@@ -1,15 +1,14 @@
 //! The tunnel interface's life as a daemon sees it: it asks for one, and has ours.
 
 use super::clients::{Claim, mode};
-use super::{Control, refusal};
+use super::refusal;
+use crate::program::run::control::{Control, lock};
 use crate::program::run::registry::PeerRef;
 use lcore::mailbox::Message;
 use lcore::socket::ClientId;
 use nf_control::Mode;
 use nf_control::dco::{DelReason, Errno, LinkRequest, Notification, Refusal};
 use std::time::Instant;
-
-use crate::program::run::control::lock;
 
 impl Control<'_> {
     /// A request about an interface; false: the kernel is to be asked.
