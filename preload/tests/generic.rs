@@ -266,7 +266,7 @@ thread.start()
 say()
 thread.join()
 poll = select.poll()
-poll.register(idle)
+poll.register(idle, select.POLLIN)
 expect(poll.poll(1000)[0][1] & select.POLLIN, select.POLLIN)
 for _ in range(2):
     fails(errno.ENODEV, receive, idle)
