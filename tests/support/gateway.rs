@@ -189,30 +189,31 @@ impl Gateway {
         self.name.clone()
     }
 
-    /// What dpdk-telemetry.py prints for a command.
+    /// What telemetry answers to a command. By its socket, since Debian's dpdk-telemetry.py is a Python to start each time.
     pub fn telemetry(&self, command: &str) -> Value {
-        // Debian's own Python: another one that is first in the path may take long to start.
-        let mut tool = Command::new("dpdk-telemetry.py")
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .args(["-f", &self.name])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("dpdk is installed");
-        let mut input = tool.stdin.take().expect("piped");
-        input
-            .write_all(format!("{command}\n").as_bytes())
-            .expect("it reads");
-        drop(input);
-        let out = tool.wait_with_output().expect("it ends");
-        let text = String::from_utf8_lossy(&out.stdout);
-        // With a terminal or not, the last line that is JSON with the command in it is the answer.
-        let answers = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+        use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, sockopt};
+        let path = Path::new("/var/run/dpdk")
+            .join(&self.name)
+            .join("dpdk_telemetry.v2");
+        let ask = || -> rustix::io::Result<Vec<u8>> {
+            let socket = net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)?;
+            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
+            net::connect(&socket, &SocketAddrUnix::new(&path)?)?;
+            let mut answer = vec![0; 1 << 17];
+            // First it says who it is.
+            net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
+            net::send(&socket, command.as_bytes(), SendFlags::NOSIGNAL)?;
+            let (length, _) = net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
+            answer.truncate(length);
+            Ok(answer)
+        };
+        let answer = ask().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let answer: Value = serde_json::from_slice(&answer).expect("JSON");
         let key = command.split(',').next().expect("a command");
-        answers
-            .filter_map(|a| a.get(key).cloned())
-            .next_back()
-            .unwrap_or_else(|| panic!("no answer to {command}: {text}"))
+        answer
+            .get(key)
+            .cloned()
+            .unwrap_or_else(|| panic!("no answer to {command}: {answer}"))
     }
 
     /// How many packets were dropped for a reason so far, by telemetry.
